@@ -1,0 +1,94 @@
+"""What a run is asked to do. Plain values, checked once, shared by every command."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from engine.errors import UserError
+
+METHODS = ("autoregressive", "eqspec", "exspec", "slotspec", "rollback", "bsp", "dsd")
+"""Every method name of design.md §3, in the order in which they are listed."""
+
+CORRECT_METHODS = ("autoregressive", "eqspec", "exspec", "slotspec", "rollback")
+"""The methods that must equal the oracle."""
+
+BROKEN_METHODS = ("bsp", "dsd")
+"""The published baselines, reproduced with their faults."""
+
+DEVICES = ("auto", "cpu", "cuda", "mps")
+DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
+
+FinishReason = Literal["eos", "length", "context", "batch", "error"]
+
+LIMITS = {
+    "batch_size": (1, 1024),
+    "draft_tokens": (0, 64),
+    "window": (1, 4096),
+    "max_new_tokens": (0, 131072),
+}
+"""Smallest and largest accepted value of each whole-number setting."""
+
+
+class Sampling(msgspec.Struct, frozen=True, kw_only=True):
+    """How a token is chosen from logits. `temperature == 0` is greedy decoding."""
+
+    temperature: float = 0.0
+    top_k: int = 0
+    top_p: float = 1.0
+    seed: int = 0
+
+    @property
+    def greedy(self) -> bool:
+        return self.temperature == 0.0
+
+
+class Settings(msgspec.Struct, frozen=True, kw_only=True):
+    """The settings of one run (one lane). Field names are the options' names in cli.md."""
+
+    method: str = "eqspec"
+    batch_size: int = 4
+    draft_tokens: int | Literal["auto"] = 5
+    window: int = 24
+    max_new_tokens: int = 128
+    sampling: Sampling = Sampling()
+    device: str = "auto"
+    dtype: str = "auto"
+    threads: int = 0
+    strict: bool = False
+    audit: bool = False
+    fault: str = ""
+
+    def check(self) -> Settings:
+        """Return self when every value can be used.
+
+        Raises:
+            UserError: one line that names the option, the value and what is allowed.
+        """
+        if self.method not in METHODS:
+            raise UserError(f"unknown method '{self.method}'; choose one of {', '.join(METHODS)}")
+        for name, (low, high) in LIMITS.items():
+            value = getattr(self, name)
+            if name == "draft_tokens" and value == "auto":
+                continue
+            if not isinstance(value, int) or not low <= value <= high:
+                option = "--" + name.replace("_", "-")
+                raise UserError(f"{option} must be between {low} and {high}, not {value}")
+        _check_name("--device", self.device.split(":")[0], DEVICES)
+        _check_name("--dtype", self.dtype, DTYPES)
+        sampling = self.sampling
+        if not 0.0 <= sampling.temperature <= 100.0:
+            raise UserError(f"--temperature must be between 0 and 100, not {sampling.temperature}")
+        if sampling.top_k < 0:
+            raise UserError(f"--top-k must be 0 (off) or more, not {sampling.top_k}")
+        if not 0.0 < sampling.top_p <= 1.0:
+            raise UserError(f"--top-p must be above 0 and at most 1, not {sampling.top_p}")
+        if not sampling.greedy and self.method in BROKEN_METHODS:
+            raise UserError(f"{self.method} is published for greedy decoding: use --temperature 0")
+        return self
+
+
+def _check_name(option: str, value: str, allowed: tuple[str, ...]) -> None:
+    if value not in allowed:
+        raise UserError(f"unknown {option} '{value}'; choose one of {', '.join(allowed)}")
