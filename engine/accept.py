@@ -1,0 +1,108 @@
+"""What is kept: the acceptance seam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field, replace
+
+import torch
+from torch import Tensor
+
+from engine.draft import Proposals
+from engine.records import AcceptTest
+from engine.sampling import Sampler, warp
+from engine.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one row's proposals.
+
+    Attributes:
+        proposals: the K_i proposed tokens.
+        accepted: length of the accepted prefix.
+        bonus: the token that the target adds after it; None where it adds none.
+        choices: the target's own choice after each fed token (greedy), K_i + 1 of them.
+        finite: whether all of the row's logits were finite numbers.
+    """
+
+    proposals: tuple[int, ...]
+    accepted: int
+    bonus: int | None
+    choices: tuple[int, ...] = ()
+    finite: bool = True
+    tests: tuple[AcceptTest, ...] = field(default=())
+
+    @property
+    def block(self) -> list[int]:
+        """The tokens to commit, in order."""
+        accepted = list(self.proposals[: self.accepted])
+        return accepted if self.bonus is None else [*accepted, self.bonus]
+
+
+class Lossless:
+    """The accepted prefix, and one bonus token of the target's own (paper §3).
+
+    K accepted proposals put the bonus at position K, so a round commits 1 … K + 1 tokens.
+    Greedy decoding compares ids; sampling is the rejection rule of `engine.sampling`.
+    """
+
+    def judge(
+        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+    ) -> list[Verdict]:
+        """Judge all rows; ids and choices cross to the host once.
+
+        Args:
+            logits: the target's, [rows, K + 1, vocabulary].
+        """
+        best = logits.max(dim=-1)  # a NaN or +inf anywhere in a row is its maximum
+        finite = best.values.isfinite().to(torch.int64)
+        fed = proposals.tokens.to(logits.device)
+        host = torch.cat([fed, best.indices, finite], dim=1).tolist()
+        width = fed.shape[1]
+        verdicts = []
+        for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
+            tokens = tuple(host[place][:count])
+            choices = tuple(host[place][width : width + count + 1])
+            good = all(host[place][2 * width + 1 : 2 * width + 2 + count])
+            accepted = 0
+            while accepted < count and tokens[accepted] == choices[accepted]:
+                accepted += 1
+            verdict = Verdict(tokens, accepted, choices[accepted], choices, good)
+            if good and not sampler.sampling.greedy:
+                verdict = self._sample(verdict, logits[place], proposals, place, row, sampler)
+            verdicts.append(verdict)
+        return verdicts
+
+    def _sample(
+        self,
+        verdict: Verdict,
+        logits: Tensor,
+        proposals: Proposals,
+        place: int,
+        row: Sequence,
+        sampler: Sampler,
+    ) -> Verdict:
+        count = len(verdict.proposals)
+        p = warp(logits[: count + 1], sampler.sampling).cpu()
+        q = None if proposals.probs is None else proposals.probs[place, :count].cpu()
+        accepted, bonus, tests = sampler.accept(p, q, list(verdict.proposals), row)
+        return replace(verdict, accepted=accepted, bonus=bonus, tests=tuple(tests))
+
+
+class Shortest(Lossless):
+    """Every row is cut to the batch's shortest acceptance: no raggedness, much waste.
+
+    A row that accepted more commits its own next accepted token as the last one.
+    """
+
+    def judge(
+        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+    ) -> list[Verdict]:
+        verdicts = super().judge(logits, proposals, rows, sampler)
+        shortest = min((v.accepted for v in verdicts if v.finite), default=0)
+        return [
+            v
+            if v.accepted <= shortest
+            else replace(v, accepted=shortest, bonus=v.proposals[shortest])
+            for v in verdicts
+        ]

@@ -1,0 +1,107 @@
+"""What is proposed: the draft seam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.layout.base import Layout
+from engine.sampling import Sampler
+from engine.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The proposals of a round.
+
+    Attributes:
+        tokens: [rows, K], K the longest; beyond a row's own K_i any id.
+        counts: K_i of each row.
+        probs: q, [rows, K, vocabulary]: the distribution each proposal was drawn from;
+            None where each is certain (greedy decoding, lookup).
+    """
+
+    tokens: Tensor
+    counts: list[int]
+    probs: Tensor | None = None
+
+
+class Drafter(Protocol):
+    """Proposes, and is told what became of it."""
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        """The most that may be proposed for a row in this round, K_i."""
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        """Propose up to `counts[place]` tokens for each row of the batch."""
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        """Note how many proposals of a row were accepted (before `settle`)."""
+
+
+class NoDraft:
+    """K = 0: plain autoregressive decoding through the same loop."""
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        return 0
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        return Proposals(torch.zeros((len(counts), 0), dtype=torch.int64), [0] * len(counts))
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        pass
+
+
+class ModelDraft:
+    """A draft model with its own cache, kept across rounds (design.md §3).
+
+    Each round it is fed the committed tokens from slot min(n − 2, valid length) on,
+    usually two: that fills the slot which full acceptance leaves empty, is idempotent
+    otherwise, and stays rectangular. Rounds without drafting leave more to catch up.
+    """
+
+    def __init__(self, context: int) -> None:
+        self.context = context
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        return max(0, min(row.draft_limit(draft_tokens), self.context - row.length))
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        side = layout.draft
+        assert side is not None
+        steps = max(counts)
+        if steps == 0:
+            empty = torch.zeros((len(counts), 0), dtype=torch.int64, device=side.model.device)
+            return Proposals(empty, list(counts))
+        behind = [
+            row.length - side.valid[row.index]
+            for row, count in zip(layout.rows, counts, strict=True)
+            if count
+        ]
+        catch_up = min(max(2, *behind), max(row.length for row in layout.rows))
+        block = layout.committed(catch_up, side.model.device)
+        logits = layout.feed(side, block, -catch_up, keep=1)[:, -1]
+        for row in layout.rows:
+            if side.valid[row.index] >= row.length - catch_up and row.length <= self.context:
+                side.valid[row.index] = row.length
+        tokens: list[Tensor] = []
+        probs: list[Tensor] = []
+        for step in range(steps):
+            token, q = sampler.propose(side.model, logits, layout.rows, step)
+            tokens.append(token)
+            if q is not None:
+                probs.append(q)
+            if step + 1 < steps:
+                logits = layout.feed(side, token[:, None], step)[:, -1]
+        return Proposals(
+            torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
+        )
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        # the last proposal was never fed, so full acceptance leaves its slot empty
+        if proposed:
+            assert layout.draft is not None
+            layout.draft.valid[row.index] += min(accepted, proposed - 1)

@@ -1,0 +1,183 @@
+"""Keys and values: one flat buffer a tensor, seen as rows × columns, and a ledger of what is where.
+
+The buffers belong to us, not to the model library: a layout decides where a row
+lies, and this file only writes, reads and moves cells. A *cell* is the K and V of
+one token in one layer; *cell (r, c)* has the flat index `r · columns + c`.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+LedgerArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+
+EMPTY = -1
+"""Ledger entry of a cell to which nothing was written."""
+
+
+class Write:
+    """Where the next forward writes, and how far it reads.
+
+    Either `start` (every row writes at the same columns: a slice) or `cells` (flat
+    indices, row-major over [rows, tokens]: each row at its own offset). `read` columns of
+    the first `rows` rows are attended to; 0 means the block itself (a prefill).
+    """
+
+    def __init__(
+        self, *, rows: int, read: int, start: int | None = None, cells: Tensor | None = None
+    ) -> None:
+        self.rows = rows
+        self.read = read
+        self.start = start
+        self.cells = cells
+
+
+class KVStore:
+    """The cache of one model: for each layer K and V as [rows, columns, heads, head dim].
+
+    Buffers are zeroed when they are made, since a NaN in a masked value still
+    spreads, and finite rubbish does not.
+    """
+
+    def __init__(self) -> None:
+        self.rows = 0
+        self.columns = 0
+        self.buffers: list[Tensor] = []
+        """k0, v0, k1, v1, …, each [cells, heads, head dim]."""
+        self.spare: dict[tuple[torch.device, torch.dtype, int, int], Tensor] = {}
+        self.ids: LedgerArray = np.full((0, 0), EMPTY, np.int64)
+        """Token id that was written to each cell, [rows, columns]."""
+        self.positions: LedgerArray = np.full((0, 0), EMPTY, np.int64)
+        """Position ID with which it was written, [rows, columns]."""
+        self.pending: Write | None = None
+
+    # ---- shape ---------------------------------------------------------------------
+
+    def clear(self, rows: int, columns: int) -> None:
+        """Start afresh with an empty grid. Buffers that are large enough are kept."""
+        self.rows, self.columns = rows, columns
+        self.ids = np.full((rows, columns), EMPTY, np.int64)
+        self.positions = np.full((rows, columns), EMPTY, np.int64)
+        for index, buffer in enumerate(self.buffers):
+            if buffer.shape[0] < rows * columns:
+                self.buffers[index] = buffer.new_zeros((rows * columns, *buffer.shape[1:]))
+
+    def regrid(self, source: LedgerArray, columns: int) -> int:
+        """Move every cell at once: new cell j holds what was in old cell `source[j]`.
+
+        One gather a tensor, with indices computed once for all layers. Entries of −1
+        are cells that hold nothing; they receive some finite cell of the same row.
+
+        Args:
+            source: old flat cell indices, [new rows, columns].
+            columns: columns of the new grid.
+
+        Returns:
+            Bytes read and written for cells that hold something.
+        """
+        rows = source.shape[0]
+        held = source >= 0
+        fill = np.where(held.any(axis=1), np.where(held, source, 0).max(axis=1), 0)
+        flat = np.where(held, source, fill[:, None]).reshape(-1)
+        moved = 0
+        indices: dict[torch.device, Tensor] = {}
+        for place, buffer in enumerate(self.buffers):
+            index = indices.get(buffer.device)
+            if index is None:
+                index = indices[buffer.device] = torch.from_numpy(flat).to(buffer.device)
+            target = self._take_spare(buffer, len(flat))
+            torch.index_select(buffer, 0, index, out=target[: len(flat)])
+            self.buffers[place] = target
+            self._put_spare(buffer)
+            moved += 2 * int(held.sum()) * buffer[0].numel() * buffer.element_size()
+        for name in ("ids", "positions"):
+            ledger = getattr(self, name).reshape(-1)
+            new = np.where(held, ledger[flat].reshape(source.shape), EMPTY) if len(ledger) else None
+            setattr(self, name, new if new is not None else np.full(source.shape, EMPTY, np.int64))
+        self.rows, self.columns = rows, columns
+        return moved
+
+    def copy_cells(self, other: KVStore, source: LedgerArray, target: LedgerArray) -> int:
+        """Copy cells `source` of another store (flat indices) to cells `target` of this one.
+
+        Returns:
+            Bytes read and written.
+        """
+        moved = 0
+        while len(self.buffers) < len(other.buffers):
+            model = other.buffers[len(self.buffers)]
+            self.buffers.append(model.new_zeros((self.rows * self.columns, *model.shape[1:])))
+        for mine, theirs in zip(self.buffers, other.buffers, strict=True):
+            picked = theirs.index_select(0, torch.from_numpy(source).to(theirs.device))
+            mine.index_copy_(0, torch.from_numpy(target).to(mine.device), picked)
+            moved += 2 * picked.numel() * picked.element_size()
+        self.ids.reshape(-1)[target] = other.ids.reshape(-1)[source]
+        self.positions.reshape(-1)[target] = other.positions.reshape(-1)[source]
+        return moved
+
+    def _take_spare(self, like: Tensor, cells: int) -> Tensor:
+        key = (like.device, like.dtype, like.shape[1], like.shape[2])
+        spare = self.spare.pop(key, None)
+        if spare is None or spare.shape[0] < cells:
+            room = max(cells, like.shape[0])
+            spare = like.new_zeros((room, *like.shape[1:]))
+        return spare
+
+    def _put_spare(self, buffer: Tensor) -> None:
+        self.spare[(buffer.device, buffer.dtype, buffer.shape[1], buffer.shape[2])] = buffer
+
+    def zero_row(self, row: int) -> None:
+        """Forget a row whose cells may hold non-finite numbers."""
+        for buffer in self.buffers:
+            buffer[row * self.columns : (row + 1) * self.columns].zero_()
+
+    @property
+    def allocated_bytes(self) -> int:
+        """Bytes of all buffers, the spare ones included."""
+        tensors = [*self.buffers, *self.spare.values()]
+        return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+
+    # ---- what a layer of the model does ------------------------------------------------
+
+    def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
+        """Write a block where `pending` says, and return what is to be attended to.
+
+        Args:
+            layer: index of the layer.
+            keys, values: [rows, heads, tokens, head dim].
+
+        Returns:
+            Views [rows, heads, read columns, head dim]; nothing is copied.
+        """
+        assert self.pending is not None, "a forward without a plan"
+        views = []
+        for which, block in enumerate((keys, values)):
+            views.append(self._write(2 * layer + which, block, self.pending))
+        return views[0], views[1]
+
+    def _write(self, place: int, block: Tensor, write: Write) -> Tensor:
+        rows, heads, tokens, dim = block.shape
+        while len(self.buffers) <= place:
+            self.buffers.append(block.new_zeros((self.rows * self.columns, heads, dim)))
+        buffer = self.buffers[place]
+        grid = buffer[: self.rows * self.columns].view(self.rows, self.columns, heads, dim)
+        if write.cells is None:
+            assert write.start is not None
+            grid[:rows, write.start : write.start + tokens] = block.transpose(1, 2)
+        else:
+            cells = write.cells.to(buffer.device)
+            buffer.index_copy_(0, cells, block.transpose(1, 2).reshape(rows * tokens, heads, dim))
+        if write.read == 0:
+            return block
+        return grid[: write.rows, : write.read].transpose(1, 2)
+
+    def stamp(self, cells: LedgerArray, ids: LedgerArray, positions: LedgerArray) -> None:
+        """Note in the ledger which tokens a forward wrote, and at which positions.
+
+        Args:
+            cells: flat cell indices; ids, positions: what was fed there, same shape.
+        """
+        self.ids.reshape(-1)[cells.reshape(-1)] = ids.reshape(-1)
+        self.positions.reshape(-1)[cells.reshape(-1)] = positions.reshape(-1)

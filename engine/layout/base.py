@@ -1,0 +1,162 @@
+"""The interface of a layout, and one model's side of it."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.kv import EMPTY, KVStore, LedgerArray
+from engine.model import Feed, LanguageModel
+from engine.records import Span
+from engine.sequence import Sequence
+
+MaskArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
+
+
+@dataclass
+class Side:
+    """One model with its cache, as a layout keeps it.
+
+    Attributes:
+        valid: by request index, how many of the row's committed tokens have right K/V.
+        last: positions [rows, tokens], mask [rows, tokens, columns] and cells of the
+            latest forward, for the invariants.
+    """
+
+    model: LanguageModel
+    store: KVStore = field(default_factory=KVStore)
+    valid: dict[int, int] = field(default_factory=dict)
+    unstamped: list[tuple[LedgerArray, Tensor, LedgerArray]] = field(default_factory=list)
+    last: tuple[LedgerArray, MaskArray, LedgerArray] | None = None
+
+    def run(self, feed: Feed, *, cells: LedgerArray, keep: int) -> Tensor:
+        """One forward. The ledger is written later, when the ids are on the host anyway."""
+        positions = feed.positions.numpy()
+        self.last = (positions, feed.mask[:, 0].numpy(), cells)
+        logits = self.model.forward(feed, self.store, keep=keep)
+        self.unstamped.append((cells, feed.ids, positions))
+        return logits
+
+    def stamp(self) -> None:
+        """Enter what was fed since the last call in the ledger."""
+        for cells, ids, positions in self.unstamped:
+            self.store.stamp(cells, ids.cpu().numpy(), positions)
+        self.unstamped.clear()
+
+
+@dataclass(frozen=True)
+class Settled:
+    """What synchronisation did: δ by request index, and bytes moved."""
+
+    deltas: dict[int, int]
+    moved_bytes: int = 0
+
+
+class Layout(ABC):
+    """The state of the rows that are in the batch.
+
+    Content index j of a row is its j-th token (prompt included); a row with n committed
+    tokens has content 0 … n − 1. A *block* of T tokens at offset o holds content indices
+    n + o … n + o + T − 1 of every row: the target's verification has o = −1, the draft's
+    catch-up o = −2 or less, its further steps o = 0, 1, …
+
+    Attributes:
+        rows: the rows that take part in the round, by place.
+        room: columns that a round may need beyond the committed ones (K + 1).
+    """
+
+    def __init__(self, target: LanguageModel, draft: LanguageModel | None, *, room: int) -> None:
+        self.target = Side(target)
+        self.draft = Side(draft) if draft is not None else None
+        self.room = room
+        self.rows: list[Sequence] = []
+
+    @property
+    def sides(self) -> list[Side]:
+        return [self.target] if self.draft is None else [self.target, self.draft]
+
+    @abstractmethod
+    def admit(self, rows: list[Sequence]) -> None:
+        """Take rows into the batch and prefill `prompt[:-1]` on both sides."""
+
+    @abstractmethod
+    def feed(self, side: Side, ids: Tensor, offset: int, *, keep: int = 0) -> Tensor:
+        """Run one side over a block.
+
+        Args:
+            ids: [rows, tokens]. Cells before a row's beginning, and tokens beyond a row's
+                own K_i, hold any id: they are never attended to by what counts.
+            offset: see the class.
+            keep: last tokens that need logits; 0 = all.
+
+        Returns:
+            Logits [rows, tokens kept, head columns].
+        """
+
+    @abstractmethod
+    def settle(self) -> Settled:
+        """Synchronise after the commit: drop rows that ended, make room, realign."""
+
+    def choose(self, rows: list[Sequence]) -> None:
+        """Make these rows the batch of the round. Most layouts always run all they hold."""
+        assert rows == self.rows
+
+    def compact(self) -> None:
+        """Give back what rows that ended still hold."""
+
+    @abstractmethod
+    def padding(self, row: Sequence) -> int:
+        """Padding p of a row."""
+
+    @abstractmethod
+    def length(self) -> int:
+        """Rectangle length L, or the longest live row."""
+
+    @abstractmethod
+    def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
+        """Flat cells of the row's first `count` content tokens, in order."""
+
+    @abstractmethod
+    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+        """The row as the target reads it in this round (call before `settle`)."""
+
+    @abstractmethod
+    def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
+        """The row after synchronisation."""
+
+    def place(self, row: Sequence) -> int:
+        return self.rows.index(row)
+
+    def block_positions(self, tokens: int, offset: int, side: Side) -> LedgerArray:
+        """Positions of a block, [rows, tokens]: the content index (design.md, I2).
+
+        Cells that hold no content (before a row's beginning, or past the model's
+        context) are given a position that the model has.
+        """
+        lengths = np.array([row.length for row in self.rows], np.int64)
+        index = lengths[:, None] + offset + np.arange(tokens)[None]
+        return np.clip(index, 0, side.model.context - 1)
+
+    def committed(self, count: int, device: torch.device) -> Tensor:
+        """The last `count` committed tokens of every row, [rows, count]; 0 before a row's
+        beginning."""
+        block = np.zeros((len(self.rows), count), np.int64)
+        for place, row in enumerate(self.rows):
+            have = min(count, row.length)
+            block[place, count - have :] = row.tokens[row.length - have :]
+        return torch.from_numpy(block).to(device)
+
+
+def trailing_spans(ids: LedgerArray, start: int) -> tuple[Span, ...]:
+    """What is left in a row's cells from column `start` on: slots that were written once
+    and hold no committed token."""
+    written = np.flatnonzero(ids[start:] != EMPTY)
+    if not len(written):
+        return ()
+    stop = start + int(written[-1]) + 1
+    tokens = tuple(int(token) for token in ids[start:stop])
+    return (Span(kind="stale", length=stop - start, tokens=tokens),)

@@ -1,0 +1,113 @@
+"""The left-padded rectangle: all rows end at the same column (paper §3, EQSPEC).
+
+Row i has padding p_i and content length c_i with p_i + c_i = L. After a round the rows
+have grown by different amounts, so each is padded again, and its K/V move by
+δ_i = p'_i − p_i: unpad, append, repad in a single gather.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.kv import EMPTY, LedgerArray, Write
+from engine.layout.base import Layout, Settled, Side
+from engine.model import Feed
+from engine.records import Span
+from engine.sequence import Sequence
+
+SLACK = 16
+"""Spare columns, so that the grid is not laid out anew for every token."""
+
+
+class Rectangle(Layout):
+    """Left-padded rows of equal length. State: `rows`, and p_i = L − c_i."""
+
+    paddings: dict[int, int]
+    _length: int
+
+    def admit(self, rows: list[Sequence]) -> None:
+        assert not self.rows, "a rectangle takes a whole batch at a time"
+        self.rows = list(rows)
+        self._length = max(row.length for row in rows)
+        self.paddings = {row.index: self._length - row.length for row in rows}
+        for side in self.sides:
+            side.store.clear(len(rows), self._length + self.room + SLACK)
+            side.valid = {row.index: row.length - 1 for row in rows}
+            if self._length > 1:
+                block = self.committed(self._length, side.model.device)[:, :-1]
+                self.feed(side, block, -self._length, keep=1)
+                side.stamp()
+
+    def feed(self, side: Side, ids: Tensor, offset: int, *, keep: int = 0) -> Tensor:
+        rows, tokens = ids.shape
+        start = self._length + offset
+        columns = start + np.arange(tokens)
+        paddings = np.array([self.paddings[row.index] for row in self.rows])
+        read = np.arange(start + tokens)
+        mask = (read <= columns[:, None]) & (read >= paddings[:, None, None])
+        mask |= read == columns[:, None]  # a padding cell sees itself: no row is fully masked
+        write = Write(rows=rows, read=start + tokens, start=start)
+        positions = torch.from_numpy(self.block_positions(tokens, offset, side))
+        cells = np.arange(rows)[:, None] * side.store.columns + columns
+        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write)
+        return side.run(block, cells=cells, keep=keep)
+
+    def settle(self) -> Settled:
+        old_places = {row.index: place for place, row in enumerate(self.rows)}
+        staying = [row for row in self.rows if row.running]
+        for side in self.sides:
+            side.stamp()
+        if not staying:
+            self.rows = []
+            return Settled({})
+        new_length = max(row.length for row in staying)
+        new_paddings = {row.index: new_length - row.length for row in staying}
+        deltas = {i: new_paddings[i] - self.paddings[i] for i in new_paddings}
+        needed = new_length + self.room
+        move = len(staying) < len(self.rows) or any(deltas.values())
+        moved = 0
+        for side in self.sides:
+            if not move and side.store.columns >= needed:
+                continue
+            columns = needed + SLACK
+            source = np.full((len(staying), columns), EMPTY, np.int64)
+            for place, row in enumerate(staying):
+                valid = side.valid[row.index]
+                old = old_places[row.index] * side.store.columns + self.paddings[row.index]
+                new = new_paddings[row.index]
+                source[place, new : new + valid] = old + np.arange(valid)
+            moved += side.store.regrid(source, columns)
+        self.rows, self.paddings, self._length = staying, new_paddings, new_length
+        return Settled(deltas, moved)
+
+    def padding(self, row: Sequence) -> int:
+        return self.paddings[row.index]
+
+    def length(self) -> int:
+        return self._length
+
+    def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
+        first = self.place(row) * side.store.columns + self.paddings[row.index]
+        return first + np.arange(count)
+
+    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+        content = self.kept_spans(row)
+        if not proposals:
+            return content
+        block = Span(
+            kind="stale",
+            length=len(proposals),
+            tokens=proposals,
+            position=row.length,
+            attended=True,
+        )
+        return (*content, block)
+
+    def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
+        padding = self.paddings[row.index]
+        content = Span(kind="content", length=row.length, first=0, position=0, attended=True)
+        if not padding:
+            return (content,)
+        return (Span(kind="pad", length=padding), content)

@@ -1,0 +1,194 @@
+"""A causal language model as the engine sees it. The one place that touches transformers.
+
+transformers' cache and mask interfaces keep moving between releases, so the cache
+is ours (`engine.kv`), the mask is ours (4-D, boolean, passed through untouched), and
+this file adapts the little that is left.
+"""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn.functional import scaled_dot_product_attention
+from transformers import AttentionInterface
+from transformers.cache_utils import Cache, CacheLayerMixin
+
+from engine.kv import KVStore, Write
+
+ATTENTION = "batchspec"
+"""The name under which our attention function is registered with transformers."""
+
+
+@dataclass(frozen=True)
+class Feed:
+    """One forward pass: what is read in, where it is written, what it may attend to.
+
+    Attributes:
+        ids, positions: [rows, tokens], on any device.
+        mask: [rows, 1, tokens, columns read], bool, True = attend.
+        write: where K/V go, and how many columns are read.
+    """
+
+    ids: Tensor
+    positions: Tensor
+    mask: Tensor
+    write: Write
+
+
+class LanguageModel:
+    """A target or a draft.
+
+    Args:
+        hf_model: a causal LM of transformers, in eval mode, on its device.
+        hot_ids: [M] token ids of the head's columns, where the head covers only a hot
+            vocabulary; None when column j is token j.
+        eos_ids: every id that ends a row.
+        name: shown to users.
+    """
+
+    def __init__(
+        self,
+        hf_model: nn.Module,
+        *,
+        hot_ids: Tensor | None = None,
+        eos_ids: tuple[int, ...] = (),
+        name: str = "",
+    ) -> None:
+        self.hf: Any = hf_model.eval()
+        self.hf.set_attn_implementation(ATTENTION)
+        self.hot_ids = hot_ids
+        self.eos_ids = eos_ids
+        self.name = name
+        config = self.hf.config.get_text_config()
+        self.vocabulary: int = config.vocab_size
+        self.layers: int = config.num_hidden_layers
+        self.context: int = getattr(config, "max_position_embeddings", None) or 1 << 30
+        heads: int = config.num_attention_heads
+        kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
+        head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
+        self.kv_heads, self.head_dim = kv_heads, head_dim
+        self._groups = heads // kv_heads
+        self._cache_keyword = cache_keyword(self.hf)
+
+    @property
+    def device(self) -> torch.device:
+        """Where ids are fed."""
+        return torch.device(self.hf.device)
+
+    @property
+    def dtype(self) -> torch.dtype:
+        return self.hf.dtype  # type: ignore[no-any-return]
+
+    @property
+    def kv_bytes_per_token(self) -> int:
+        """K and V of one token over all layers, in bytes."""
+        return 2 * self.layers * self.kv_heads * self.head_dim * self.dtype.itemsize
+
+    def forward(self, feed: Feed, store: KVStore, *, keep: int = 0) -> Tensor:
+        """Run the model over a block and write its K/V into the store.
+
+        Args:
+            feed: the block.
+            store: this model's cache.
+            keep: how many of the last tokens need logits; 0 = all.
+
+        Returns:
+            Logits [rows, tokens kept, head columns]; `token_ids` maps columns to tokens.
+        """
+        device = self.device
+        store.pending = feed.write
+        mask = feed.mask.to(device)
+        if self._groups > 1:
+            mask = mask.repeat(1, 1, self._groups, 1)
+        output = self.hf(
+            input_ids=feed.ids.to(device),
+            position_ids=feed.positions.to(device),
+            attention_mask=mask,
+            use_cache=True,
+            logits_to_keep=keep,
+            **{self._cache_keyword: stored_cache(store, self.layers)},
+        )
+        return output.logits  # type: ignore[no-any-return]
+
+    def token_ids(self, columns: Tensor) -> Tensor:
+        """Token ids of the head's columns (they differ only for a hot vocabulary)."""
+        return columns if self.hot_ids is None else self.hot_ids[columns]
+
+
+def cache_keyword(hf_model: nn.Module) -> str:
+    """transformers 5.24 renamed `past_key_values` to `cache`; the old name warns until 5.40."""
+    parameters = inspect.signature(inspect.unwrap(type(hf_model).forward)).parameters
+    return "cache" if "cache" in parameters else "past_key_values"
+
+
+class _StoreLayer(CacheLayerMixin):
+    """transformers' view of one layer of a `KVStore`."""
+
+    is_compileable = False
+    is_sliding = False
+
+    def __init__(self, store: KVStore, layer: int) -> None:
+        super().__init__()
+        self.store = store
+        self.layer = layer
+        self.is_initialized = True
+
+    def lazy_initialization(self, *_: Any, **__: Any) -> None:
+        """Nothing to do: the store makes its buffers at the first write."""
+
+    def update(
+        self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
+    ) -> tuple[Tensor, Tensor]:
+        return self.store.update(self.layer, key_states, value_states)
+
+    def get_seq_length(self, *_: Any) -> int:
+        assert self.store.pending is not None
+        return self.store.pending.read
+
+    def get_mask_sizes(self, *_: Any) -> tuple[int, int]:
+        return self.get_seq_length(), 0
+
+    def get_max_length(self) -> int:
+        return -1
+
+    get_max_cache_shape = get_max_length  # the name before transformers 5.16
+
+
+def stored_cache(store: KVStore, layers: int) -> Cache:
+    """transformers' cache object over a store."""
+    return Cache(layers=[_StoreLayer(store, layer) for layer in range(layers)])
+
+
+def grouped_attention(
+    module: nn.Module,
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attention_mask: Tensor | None,
+    scaling: float | None = None,
+    **_: Any,
+) -> tuple[Tensor, None]:
+    """Attention without copying K and V to every query head.
+
+    The query heads that share a K/V head are folded into the query length, which needs
+    no kernel of our own (transformers' own path first repeats K and V).
+
+    Args:
+        query: [rows, heads, tokens, dim]; key, value: [rows, kv heads, columns, dim].
+        attention_mask: [rows, 1, groups · tokens, columns], bool.
+
+    Returns:
+        [rows, tokens, heads, dim], and None in place of attention weights.
+    """
+    rows, heads, tokens, dim = query.shape
+    kv_heads = key.shape[1]
+    folded = query.reshape(rows, kv_heads, heads // kv_heads * tokens, dim)
+    out = scaled_dot_product_attention(folded, key, value, attn_mask=attention_mask, scale=scaling)
+    return out.reshape(rows, heads, tokens, out.shape[-1]).transpose(1, 2), None
+
+
+AttentionInterface.register(ATTENTION, grouped_attention)

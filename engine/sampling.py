@@ -1,0 +1,173 @@
+"""Which token is drawn from logits: greedy, or a lossless sample.
+
+Every draw has a random number of its own, keyed by (seed, request, position, purpose),
+so a neighbour in the batch never changes what a row draws, and the same seed gives the
+same tokens (for the same sequence of K).
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from engine.model import LanguageModel
+from engine.records import AcceptTest
+from engine.sequence import Sequence
+from engine.settings import Sampling
+
+PROPOSE, ACCEPT, RESIDUAL = 0, 1, 2
+"""The purposes of a random number."""
+
+
+def uniform(seed: int, request: int, position: int, purpose: int) -> float:
+    """The random number of one draw, in [0, 1). A counter-based generator (Philox)
+    needs no state that a neighbour could disturb."""
+    counter = np.array([position, purpose, 0, 0], np.uint64)
+    key = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, request], np.uint64)
+    bits = np.random.Philox(counter=counter, key=key).random_raw()
+    return float(int(bits) >> 11) / float(1 << 53)
+
+
+def warp(logits: Tensor, sampling: Sampling) -> Tensor:
+    """Temperature, top-k and top-p, in float32.
+
+    Args:
+        logits: [..., vocabulary].
+
+    Returns:
+        Probabilities of the same shape. Ties at the top-k boundary are all kept.
+    """
+    scaled = logits.float() / sampling.temperature
+    if 0 < sampling.top_k < scaled.shape[-1]:
+        smallest = scaled.topk(sampling.top_k, dim=-1).values[..., -1:]
+        scaled = scaled.masked_fill(scaled < smallest, float("-inf"))
+    probs = scaled.softmax(dim=-1)
+    if sampling.top_p < 1.0:
+        ordered, order = probs.sort(dim=-1, descending=True)
+        before = ordered.cumsum(dim=-1) - ordered
+        keep = torch.zeros_like(probs, dtype=torch.bool)
+        keep.scatter_(-1, order, before < sampling.top_p)
+        probs = probs.masked_fill(~keep, 0.0)
+        probs = probs / probs.sum(dim=-1, keepdim=True)
+    return probs
+
+
+def draw(probs: Tensor, u: Tensor) -> Tensor:
+    """Inverse-CDF draw.
+
+    Args:
+        probs: [rows, vocabulary], non-negative, not all zero; need not be normalised.
+        u: [rows], in [0, 1).
+
+    Returns:
+        Token of each row, [rows]; never one of probability zero.
+    """
+    cumulative = probs.double().cumsum(dim=-1)
+    threshold = u.to(cumulative)[:, None] * cumulative[:, -1:]
+    index = torch.searchsorted(cumulative, threshold, right=True)[:, 0]
+    last = probs.shape[-1] - 1 - (probs.flip(-1) > 0).long().argmax(dim=-1)
+    return torch.minimum(index, last)
+
+
+class Sampler:
+    """Draws proposals, and judges them.
+
+    Args:
+        sampling: temperature, truncation and seed.
+        vocabulary: of the target; a draft's ids beyond it are never proposed.
+    """
+
+    def __init__(self, sampling: Sampling, vocabulary: int) -> None:
+        self.sampling = sampling
+        self.vocabulary = vocabulary
+
+    def propose(
+        self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
+    ) -> tuple[Tensor, Tensor | None]:
+        """Draw proposal number `step` of every row from the draft's logits.
+
+        Args:
+            model: the draft.
+            logits: [rows, head columns].
+
+        Returns:
+            Tokens [rows], and q [rows, vocabulary] (None for greedy decoding).
+        """
+        if model.hot_ids is None and logits.shape[-1] > self.vocabulary:
+            logits = logits[..., : self.vocabulary]
+        if self.sampling.greedy:
+            return model.token_ids(logits.argmax(dim=-1)), None
+        q = warp(logits, self.sampling)
+        if model.hot_ids is not None or q.shape[-1] < self.vocabulary:
+            ids = model.token_ids(torch.arange(q.shape[-1], device=q.device))
+            full = q.new_zeros((q.shape[0], self.vocabulary))
+            q = full.index_copy(1, ids, q)
+        # the proposal at step k would be committed at content index n + k
+        u = self._uniforms(rows, [row.length + step for row in rows], PROPOSE, q.device)
+        return draw(q, u), q
+
+    def choose(self, logits: Tensor, rows: list[Sequence], positions: list[int]) -> Tensor:
+        """The target's own token for each row, [rows], from logits [rows, vocabulary]."""
+        if self.sampling.greedy:
+            return logits.argmax(dim=-1)
+        u = self._uniforms(rows, positions, RESIDUAL, logits.device)
+        return draw(warp(logits, self.sampling), u)
+
+    def accept(
+        self, p: Tensor, q: Tensor | None, proposals: list[int], row: Sequence
+    ) -> tuple[int, int, list[AcceptTest]]:
+        """Judge one row's proposals by rejection sampling (Leviathan et al. 2023, alg. 1).
+
+        Accept x when u · q(x) < p(x); at the first rejection draw from
+        norm(max(p − q, 0)); when all are accepted draw the bonus from p.
+
+        Args:
+            p: the target's warped probabilities, [K_i + 1, vocabulary].
+            q: the draft's, [K_i, vocabulary]; None: each proposal was certain.
+            proposals: K_i tokens.
+
+        Returns:
+            Accepted count, the bonus token, and the tests as they went.
+        """
+        seed, n = self.sampling.seed, row.length
+        tests: list[AcceptTest] = []
+        for k, token in enumerate(proposals):
+            target_prob = float(p[k, token])
+            draft_prob = 1.0 if q is None else float(q[k, token])
+            u = uniform(seed, row.index, n + k, ACCEPT)
+            accepted = u * draft_prob < target_prob
+            tests.append(
+                AcceptTest(
+                    token=token,
+                    draft_prob=draft_prob,
+                    target_prob=target_prob,
+                    draw=u,
+                    accepted=accepted,
+                )
+            )
+            if not accepted:
+                residual = p[k].clone()
+                if q is None:
+                    residual[token] = 0.0
+                else:
+                    residual = (residual - q[k]).clamp_min(0.0)
+                if not bool((residual > 0).any()):
+                    residual = p[k]
+                return k, self._draw_one(residual, row, n + k), tests
+        k = len(proposals)
+        return k, self._draw_one(p[k], row, n + k), tests
+
+    def _draw_one(self, probs: Tensor, row: Sequence, position: int) -> int:
+        u = uniform(self.sampling.seed, row.index, position, RESIDUAL)
+        return int(draw(probs[None], torch.tensor([u], dtype=torch.float64))[0])
+
+    def _uniforms(
+        self, rows: list[Sequence], positions: list[int], purpose: int, device: torch.device
+    ) -> Tensor:
+        seed = self.sampling.seed
+        drawn = [
+            uniform(seed, row.index, position, purpose)
+            for row, position in zip(rows, positions, strict=True)
+        ]
+        return torch.tensor(drawn, dtype=torch.float64).to(device)

@@ -1,0 +1,93 @@
+"""One row: its committed tokens, how far it may still go, and how it ended."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+
+import numpy as np
+
+from engine.records import Prompt
+
+
+class Sequence:
+    """A prompt and the tokens committed after it.
+
+    Attributes:
+        index: request index, in the order of the prompts.
+        length: committed tokens n (prompt included). Between rounds the target's cache
+            holds n − 1 of them: the last one has no K/V yet.
+        finish_reason: eos, length, context, batch or error; None while it runs.
+    """
+
+    def __init__(
+        self, prompt: Prompt, *, budget: int, context: int, eos_ids: frozenset[int]
+    ) -> None:
+        self.prompt = prompt
+        self.index = prompt.index
+        self.prompt_length = len(prompt.ids)
+        self.eos_ids = eos_ids
+        self.limit = min(self.prompt_length + budget, context)
+        """Committed tokens at which the row ends."""
+        self._limit_reason = "length" if self.prompt_length + budget <= context else "context"
+        self._tokens = np.zeros(max(self.limit, self.prompt_length) + 1, np.int64)
+        self._tokens[: self.prompt_length] = prompt.ids
+        self.length = self.prompt_length
+        self.finish_reason: str | None = None
+        self.error: str | None = None
+        self.rounds = 0
+        self.accepted = 0
+        self.drafted = 0
+        self.waited = 0
+        if prompt.error is not None:
+            self.fail(prompt.error)
+        elif self.remaining <= 0:
+            self.finish_reason = self._limit_reason
+
+    @property
+    def tokens(self) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+        """All committed tokens, [length] (a view)."""
+        return self._tokens[: self.length]
+
+    @property
+    def output(self) -> list[int]:
+        """The committed tokens after the prompt."""
+        return [int(token) for token in self._tokens[self.prompt_length : self.length]]
+
+    @property
+    def remaining(self) -> int:
+        """Tokens that the row may still commit."""
+        return self.limit - self.length
+
+    @property
+    def running(self) -> bool:
+        return self.finish_reason is None
+
+    def draft_limit(self, draft_tokens: int) -> int:
+        """K_i ≤ remaining − 1: the bonus needs a place too (design.md §3)."""
+        return max(0, min(draft_tokens, self.remaining - 1))
+
+    def commit(self, block: Seq[int]) -> list[int]:
+        """Make a round's tokens final, up to the first end of the row.
+
+        Args:
+            block: accepted tokens and the bonus, in order.
+
+        Returns:
+            The tokens that were kept: cut after the first eos, or at the row's limit.
+        """
+        kept: list[int] = []
+        for token in block[: self.remaining]:
+            kept.append(token)
+            if token in self.eos_ids:
+                self.finish_reason = "eos"
+                break
+        self._tokens[self.length : self.length + len(kept)] = kept
+        self.length += len(kept)
+        if self.running and self.remaining <= 0:
+            self.finish_reason = self._limit_reason
+        return kept
+
+    def fail(self, message: str) -> None:
+        """End the row with an error. What it committed before is kept."""
+        self.finish_reason = "error"
+        self.error = message
