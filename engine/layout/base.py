@@ -67,7 +67,10 @@ class Layout(ABC):
     Attributes:
         rows: the rows that take part in the round, by place.
         room: columns that a round may need beyond the committed ones (K + 1).
+        rectangular: whether I1 applies: rows padded to one length.
     """
+
+    rectangular = True
 
     def __init__(self, target: LanguageModel, draft: LanguageModel | None, *, room: int) -> None:
         self.target = Side(target)

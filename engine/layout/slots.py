@@ -27,6 +27,8 @@ class Slots(Layout):
         columns: the longest that any row of the run may become, plus the block.
     """
 
+    rectangular = False
+
     def __init__(
         self,
         target: LanguageModel,

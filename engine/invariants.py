@@ -1,0 +1,153 @@
+"""The five invariants of design.md §2, checked after every round.
+
+The checks read the cache's ledger, which the forwards write: which token was written
+to which cell, at which position. A method that breaks its batch breaks it there too.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from engine.accept import Verdict
+from engine.layout.base import Layout, Side
+from engine.records import Violation
+from engine.sequence import Sequence
+
+CHECKED = ("I1", "I2", "I3", "I4", "I5")
+
+
+class Invariants:
+    """Checks a layout, and remembers since when each row has broken what."""
+
+    def __init__(self) -> None:
+        self._since: dict[tuple[str, int | None], int] = {}
+
+    def before_settle(
+        self, layout: Layout, rows: list[Sequence], verdicts: list[Verdict]
+    ) -> list[tuple[str, int | None, str]]:
+        """I4 and I5, on what the target read in this round.
+
+        Call before the commit: a row's tokens are those that it had when it was fed.
+        """
+        found: list[tuple[str, int | None, str]] = []
+        side = layout.target
+        assert side.last is not None
+        positions, mask, cells = side.last
+        for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
+            if not verdict.finite:
+                continue
+            message = mask_fault(layout, place, row, verdict, mask, cells)
+            if message:
+                found.append(("I4", row.index, message))
+            expected = row.length - 1 + np.arange(len(verdict.proposals) + 1)
+            fed = positions[place, : len(expected)]
+            if not np.array_equal(fed, expected):
+                found.append(("I2", row.index, _position_fault(fed, expected)))
+            message = choice_fault(verdict)
+            if message:
+                found.append(("I5", row.index, message))
+        return found
+
+    def after_settle(self, layout: Layout) -> list[tuple[str, int | None, str]]:
+        """I1, I2 and I3, on the synchronised state."""
+        found: list[tuple[str, int | None, str]] = []
+        paddings = [layout.padding(row) for row in layout.rows]
+        length = layout.length()
+        if layout.rectangular and layout.rows:
+            for row, padding in zip(layout.rows, paddings, strict=True):
+                if padding + row.length != length:
+                    message = f"padding {padding} + content {row.length} ≠ length {length}"
+                    found.append(("I1", row.index, message))
+            if min(paddings) != 0:
+                message = f"padding piles up: every row has at least {min(paddings)}"
+                found.append(("I1", None, message))
+        for side in layout.sides:
+            who = "target" if side is layout.target else "draft"
+            for row in layout.rows:
+                if row.running:
+                    found += cache_faults(layout, side, row, who)
+        return found
+
+    def violations(
+        self, round: int, found: list[tuple[str, int | None, str]]
+    ) -> tuple[Violation, ...]:
+        """Make records of what was found, with the round since which it is so."""
+        seen: dict[tuple[str, int | None], Violation] = {}
+        for invariant, row, message in found:
+            since = self._since.setdefault((invariant, row), round)
+            key = (invariant, row)
+            if key not in seen:
+                seen[key] = Violation(
+                    invariant=invariant,  # type: ignore[arg-type]
+                    row=row,
+                    message=message,
+                    since=since,
+                )
+        self._since = {key: since for key, since in self._since.items() if key in seen}
+        return tuple(seen.values())
+
+
+def mask_fault(
+    layout: Layout,
+    place: int,
+    row: Sequence,
+    verdict: Verdict,
+    mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
+    cells: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+) -> str:
+    """I4: the query of the last committed token attends to exactly the row's content, and
+    each later query to one cell more: the one before it in the block."""
+    store = layout.target.store
+    first = place * store.columns
+    content = layout.content_cells(layout.target, row, row.length - 1) - first
+    block = cells[place] - first
+    expected = np.zeros(mask.shape[-1], bool)
+    expected[content] = True
+    for query in range(len(verdict.proposals) + 1):
+        expected[block[query]] = True
+        attended = mask[place, query]
+        if not np.array_equal(attended, expected):
+            extra = int((attended & ~expected).sum())
+            missing = int((expected & ~attended).sum())
+            return f"query {query} attends to {extra} foreign cells and misses {missing} of its own"
+    return ""
+
+
+def choice_fault(verdict: Verdict) -> str:
+    """I5 for greedy decoding: each committed token is the target's choice at its place."""
+    if verdict.tests:
+        return ""
+    for place, token in enumerate(verdict.block):
+        if place < len(verdict.choices) and token != verdict.choices[place]:
+            return f"token {place} of the block is {token}, the target chose {verdict.choices[place]}"
+    return ""
+
+
+def cache_faults(
+    layout: Layout, side: Side, row: Sequence, who: str
+) -> list[tuple[str, int | None, str]]:
+    """I2 and I3: the valid slots hold the committed tokens in order, at positions 0, 1, 2, …"""
+    faults: list[tuple[str, int | None, str]] = []
+    count = side.valid[row.index]
+    if who == "target" and count != row.length - 1:
+        message = f"the cache holds {count} tokens, {row.length - 1} are due"
+        faults.append(("I3", row.index, message))
+    cells = layout.content_cells(side, row, count)
+    held = side.store.ids.reshape(-1)[cells]
+    wrong = np.flatnonzero(held != row.tokens[:count])
+    if len(wrong):
+        at = int(wrong[0])
+        message = f"{who} slot {at} holds token {held[at]}, not {row.tokens[at]}"
+        faults.append(("I3", row.index, message))
+    positions = side.store.positions.reshape(-1)[cells]
+    if not np.array_equal(positions, np.arange(count)):
+        faults.append(("I2", row.index, f"{who}: " + _position_fault(positions, np.arange(count))))
+    return faults
+
+
+def _position_fault(
+    fed: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    expected: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+) -> str:
+    at = int(np.flatnonzero(fed != expected)[0])
+    return f"content token {expected[at]} was fed at position {fed[at]}"

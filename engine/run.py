@@ -1,0 +1,181 @@
+"""A run: a pair, settings and prompts in; a stream of records out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterator, Sequence as Seq
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.draft import Drafter, ModelDraft, NoDraft
+from engine.loop import Loop
+from engine.memory import peak_memory_bytes
+from engine.methods import Method, method_named
+from engine.model import LanguageModel
+from engine.records import (
+    Prompt,
+    Record,
+    RoundRecord,
+    RowRound,
+    RowSummary,
+    RunHeader,
+    Summary,
+    Totals,
+    totals_of,
+)
+from engine.sampling import Sampler
+from engine.sequence import Sequence
+from engine.settings import Settings
+from engine.tokenizer import TextStream, Tokenizer
+
+if TYPE_CHECKING:
+    from engine.pairs.load import Pair
+
+
+class Run:
+    """One run of one method on one pair.
+
+    Args:
+        pair: loaded models and their tokenizer.
+        settings: checked settings; `device` and `dtype` are the pair's.
+        prompts: in the order in which outputs are wanted.
+        lane: number of the run in a comparison.
+    """
+
+    def __init__(
+        self, pair: Pair, settings: Settings, prompts: Seq[Prompt], lane: int = 0
+    ) -> None:
+        self.pair = pair
+        self.settings = settings.check()
+        self.prompts = tuple(prompts)
+        self.lane = lane
+        self.rows = [
+            Sequence(
+                prompt,
+                budget=settings.max_new_tokens,
+                context=pair.target.context,
+                eos_ids=frozenset(pair.tokenizer.eos_ids),
+            )
+            for prompt in self.prompts
+        ]
+        self.history: list[RoundRecord] = []
+        self._texts = _Texts(pair.tokenizer, self.prompts)
+        self._loop = build_loop(
+            method_named(settings.method), pair, self.settings, self.rows, lane
+        )
+
+    def header(self) -> RunHeader:
+        """The run's first record."""
+        settings = msgspec.to_builtins(self.settings)
+        settings |= settings.pop("sampling")
+        settings["device"] = str(self.pair.target.device)
+        settings["dtype"] = str(self.pair.target.dtype).removeprefix("torch.")
+        return RunHeader(
+            lane=self.lane,
+            method=self.settings.method,
+            pair=self.pair.info,
+            settings=settings,
+            prompts=self.prompts,
+            pieces=self._texts.new_pieces(i for prompt in self.prompts for i in prompt.ids),
+            versions=versions(),
+        )
+
+    def records(self) -> Iterator[Record]:
+        """Header, rounds, summary. Closing the iterator stops between two rounds."""
+        yield self.header()
+        for record in self._loop.rounds():
+            complete = self._texts.complete(record)
+            self.history.append(complete)
+            yield complete
+        yield self.summary()
+
+    def summary(self) -> Summary:
+        """Outputs and totals so far, rows in the order of the prompts."""
+        rows = tuple(self._row_summary(row) for row in self.rows)
+        return Summary(
+            lane=self.lane,
+            rows=rows,
+            totals=self.totals(),
+            interrupted=any(row.running for row in self.rows),
+        )
+
+    def totals(self) -> Totals:
+        """Costs and counts so far."""
+        return totals_of(
+            self.history,
+            peak_memory_bytes=peak_memory_bytes(self.pair.target.device),
+            output_tokens=sum(row.length - row.prompt_length for row in self.rows),
+        )
+
+    def _row_summary(self, row: Sequence) -> RowSummary:
+        return RowSummary(
+            index=row.index,
+            prompt_ids=row.prompt.ids,
+            output_ids=tuple(row.output),
+            text=self.pair.tokenizer.decode(row.output),
+            finish_reason=row.finish_reason or "running",
+            error=row.error,
+            rounds=row.rounds,
+            accepted=row.accepted,
+            drafted=row.drafted,
+        )
+
+
+def build_loop(
+    method: Method, pair: Pair, settings: Settings, rows: list[Sequence], lane: int
+) -> Loop:
+    """Put a method's choices together into a round loop."""
+    drafting = method.drafts and settings.draft_tokens != 0
+    draft: LanguageModel | None = pair.draft if drafting else None
+    draft_tokens = int(settings.draft_tokens) if drafting else 0  # type: ignore[arg-type]
+    drafter: Drafter = ModelDraft(draft.context) if draft is not None else NoDraft()
+    layout = method.layout(pair.target, draft, rows, settings, draft_tokens + 1)
+    return Loop(
+        layout=layout,
+        schedule=method.schedule(rows, layout, batch_size=settings.batch_size),
+        drafter=drafter,
+        accept=method.accept(),
+        sampler=Sampler(settings.sampling, pair.target.vocabulary),
+        draft_tokens=draft_tokens,
+        lane=lane,
+    )
+
+
+class _Texts:
+    """Fills in what only the tokenizer knows: text of rows, and of each new token id."""
+
+    def __init__(self, tokenizer: Tokenizer, prompts: Seq[Prompt]) -> None:
+        self._tokenizer = tokenizer
+        self._streams: dict[int, TextStream] = {p.index: tokenizer.stream() for p in prompts}
+        self._known: set[int] = set()
+
+    def new_pieces(self, ids: Iterator[int]) -> dict[int, str]:
+        new = {i for i in ids if i not in self._known}
+        self._known |= new
+        return {i: self._tokenizer.piece(i) for i in sorted(new)}
+
+    def complete(self, record: RoundRecord) -> RoundRecord:
+        rows = tuple(self._with_text(row) for row in record.rows)
+        named = (i for row in record.rows for i in (*row.proposals, *row.committed))
+        return msgspec.structs.replace(record, rows=rows, pieces=self.new_pieces(named))
+
+    def _with_text(self, row: RowRound) -> RowRound:
+        stream = self._streams[row.row]
+        text = stream.feed(row.committed)
+        if row.finish_reason is not None:
+            text += stream.flush()
+        return msgspec.structs.replace(row, text=text)
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the figures depend on."""
+    names = ("batchspec-tui", "torch", "transformers")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found
