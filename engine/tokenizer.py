@@ -131,7 +131,7 @@ class Tokenizer:
         if spelled is None:
             return f"⟨{token}⟩".encode()
         if self._byte_level:
-            table = _byte_table()
+            table = _byte_of()
             if all(char in table for char in spelled):
                 return bytes(table[char] for char in spelled)
             return str(spelled).encode()
@@ -212,14 +212,17 @@ def _decoder_kinds(hf: Any | None) -> set[str]:
 
 
 @lru_cache(maxsize=1)
-def _byte_table() -> dict[str, int]:
-    """The byte-level alphabet: printable Latin-1 stands for itself, the other 68 bytes
-    for the characters from U+0100 on."""
-    plain = [*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)]
-    table = {chr(byte): byte for byte in plain}
-    others = [byte for byte in range(256) if byte not in set(plain)]
-    table.update({chr(0x100 + index): byte for index, byte in enumerate(others)})
-    return table
+def byte_alphabet() -> tuple[str, ...]:
+    """The character that stands for each byte in a byte-level vocabulary: printable
+    Latin-1 for itself, the other 68 bytes as the characters from U+0100 on."""
+    plain = {*range(0x21, 0x7F), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    others = iter(range(0x100, 0x200))
+    return tuple(chr(byte if byte in plain else next(others)) for byte in range(256))
+
+
+@lru_cache(maxsize=1)
+def _byte_of() -> dict[str, int]:
+    return {char: byte for byte, char in enumerate(byte_alphabet())}
 
 
 def _show_bytes(error: UnicodeError) -> tuple[str, int]:

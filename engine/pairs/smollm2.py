@@ -75,7 +75,7 @@ def acquire(progress: Progress, source: Source = SMOLLM2) -> Path:
     home = model_dir(source).parent
     try:
         home.mkdir(parents=True, exist_ok=True)
-        with _locked(home / f"{source.name}.lock", progress):
+        with _Locked(home / f"{source.name}.lock", progress):
             if not is_ready(source):
                 _make(home, source, progress)
     except OSError as error:
@@ -95,7 +95,7 @@ def installed_gguf(source: Source = SMOLLM2) -> Path | None:
     return None
 
 
-class _locked:
+class _Locked:
     """A lock between processes; waiting is reported and can be cancelled."""
 
     def __init__(self, file: Path, progress: Progress) -> None:
