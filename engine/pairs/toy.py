@@ -22,7 +22,7 @@ _WORDS = (
     "goes comes runs walks sings sees finds keeps gives takes makes turns falls grows "
     "waits sleeps opens closes carries follows crosses reaches holds leaves returns "
     "never always often perhaps again together slowly gently there here above below"
-).split()  # noqa: SIM905
+).split()
 _ENDINGS = (".", ",", ";", ":", "!", "?", "\n", " -", "'s", "ing", "ed", "ly", "s", "er")
 _AWKWARD = (
     "[/INST]", "[bold]", "[red]x[/]", "\x1b[31m", "\t", "\x07", "\r", "\\", "日本", "e\u0301",

@@ -1,0 +1,117 @@
+"""The command `batchspec-tui`: without a subcommand it is the app.
+
+Nothing here or on the way to the first frame imports torch.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from typing import Any, NoReturn
+
+import click
+
+from engine.errors import BatchspecError, UserError
+from tui.lazy import Lazy, LazyGroup
+from tui.options import chosen, shared_options
+from tui.results import STDOUT
+
+PROGRAM = "batchspec-tui"
+INTERRUPTED = 130
+
+
+class Commands(LazyGroup):
+    """The subcommands of cli.md, in the order of `--help`."""
+
+    lazy = {  # noqa: RUF012 - never changed
+        "run": Lazy("tui.commands.run", "run", "The same run without a screen."),
+        "pairs": Lazy("tui.commands.pairs", "pairs", "List, fetch and export model pairs."),
+        "doctor": Lazy("tui.commands.doctor", "doctor", "Versions, devices, memory, weights."),
+        "distill": Lazy(
+            "tui.commands.distill", "distill", "Train a draft for the built-in target."
+        ),
+    }
+
+
+@click.group(
+    cls=Commands,
+    invoke_without_command=True,
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
+)
+@click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
+@click.option("--paused", is_flag=True, help="Load, and wait for a key before the first round.")
+@click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
+@shared_options
+@click.pass_context
+def cli(ctx: click.Context, paused: bool, theme: str | None, **shared: Any) -> None:
+    """A terminal microscope for batch speculative decoding.
+
+    Without a command: the app, live on a model pair.
+    """
+    if ctx.invoked_subcommand is not None:
+        _no_options_before(ctx)
+        return
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
+    options = chosen(**shared)
+    if STDOUT in (options.json, options.trace):
+        raise UserError(f"the app cannot write to stdout: name a file, or use '{PROGRAM} run'")
+    from tui.app import run_app
+    from tui.request import AppRequest
+
+    run_app(
+        AppRequest(
+            pair=options.pair,
+            settings=options.settings,
+            prompts=options.prompts,
+            chat=options.chat,
+            paused=paused,
+            theme=theme,
+            trace=options.trace,
+            json=options.json,
+        )
+    )
+
+
+def _no_options_before(ctx: click.Context) -> None:
+    """`batchspec-tui --seed 1 run` would silently lose the seed."""
+    for name in ctx.params:
+        if ctx.get_parameter_source(name) is not click.core.ParameterSource.DEFAULT:
+            command = ctx.invoked_subcommand
+            raise UserError(f"give the options after the command: {PROGRAM} {command} [OPTIONS]")
+
+
+def main(arguments: list[str] | None = None) -> NoReturn:
+    """Run the command line and exit: one line for every error, tracebacks to the log."""
+    sys.exit(_status(arguments))
+
+
+def _status(arguments: list[str] | None) -> int:
+    try:
+        status = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+    except click.exceptions.Exit as end:
+        return end.exit_code
+    except (click.Abort, KeyboardInterrupt):
+        return INTERRUPTED
+    except click.ClickException as error:
+        return _say(error.format_message(), error.exit_code)
+    except BatchspecError as error:
+        return _say(str(error), error.exit_code)
+    except BrokenPipeError:
+        # The reader has gone (`… | head`); keep Python from complaining at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    except Exception as error:
+        from tui.log import log_exception
+
+        where = log_exception(error)
+        told = f"; the traceback is in {where}" if where else ""
+        return _say(f"{type(error).__name__}: {error}{told}", 1)
+    return status if isinstance(status, int) else 0
+
+
+def _say(message: str, status: int) -> int:
+    """One line on stderr, whatever the message contains."""
+    line = " ".join(message.split())
+    click.echo(f"{PROGRAM}: {line}", err=True)
+    return status
