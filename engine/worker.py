@@ -1,0 +1,252 @@
+"""The engine's thread: it pulls records from a source and keeps them in a `History`.
+
+The thread is a daemon of its own. It looks at its gate before each round: run,
+paused, a number of steps, a speed limit, or stop. Nobody has to wait for it:
+`stop` asks, and the process may end while a round is still being computed.
+"""
+
+from __future__ import annotations
+
+import threading
+import time
+import traceback
+from collections import deque
+from collections.abc import Callable, Iterator
+from enum import Enum
+from pathlib import Path
+
+from engine.errors import BatchspecError
+from engine.history import History
+from engine.records import Failure, Record, RoundRecord, Summary
+
+Progress = Callable[[str, float | None], None]
+"""Called while loading with the stage in words and how far it is (0 … 1, or unknown)."""
+
+OpenRecords = Callable[[Progress], Iterator[Record]]
+"""Makes the records of a run: live from the models, or from a recorded trace.
+
+It is called in the engine's thread, so it may take its time and import what it needs."""
+
+
+class State(Enum):
+    """What the worker is doing."""
+
+    LOADING = "loading"
+    PAUSED = "paused"
+    RUNNING = "running"
+    FINISHED = "finished"
+    FAILED = "failed"
+    STOPPED = "stopped"
+
+    @property
+    def ended(self) -> bool:
+        return self in (State.FINISHED, State.FAILED, State.STOPPED)
+
+
+class EngineWorker:
+    """Runs one source of records in a thread and gates its rounds.
+
+    Args:
+        open_records: makes the records; called once, in the thread.
+        history: where the records go.
+        paused: wait before round 1.
+        speed: rounds a second at most; None: as fast as it goes.
+        gated: False for recorded sources, which are read to the end at once.
+        log: file that a traceback is appended to.
+        after: another worker whose thread must have ended before this one begins.
+    """
+
+    def __init__(
+        self,
+        open_records: OpenRecords,
+        history: History,
+        *,
+        paused: bool = False,
+        speed: float | None = None,
+        gated: bool = True,
+        log: Path | None = None,
+        after: EngineWorker | None = None,
+    ) -> None:
+        self.history = history
+        self.stage: tuple[str, float | None] = ("starting", None)
+        self._open = open_records
+        self._gated = gated
+        self._log = log
+        self._after = after
+        self._gate = threading.Condition()
+        self._running = not paused
+        self._steps = 0
+        self._speed = speed
+        self._stop = False
+        self._ended: State | None = None
+        self._loading = True
+        self._round = 0
+        self._actions: deque[Callable[[], None]] = deque()
+        self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
+
+    def start(self) -> None:
+        self._thread.start()
+
+    @property
+    def state(self) -> State:
+        if self._ended is not None:
+            return self._ended
+        if self._loading:
+            return State.LOADING
+        return State.RUNNING if self._running or self._steps > 0 else State.PAUSED
+
+    @property
+    def running(self) -> bool:
+        """Whether rounds are to follow one another (also while still loading)."""
+        return self._running and self._ended is None
+
+    @property
+    def speed(self) -> float | None:
+        return self._speed
+
+    @speed.setter
+    def speed(self, value: float | None) -> None:
+        with self._gate:
+            self._speed = value
+            self._gate.notify_all()
+
+    def run(self) -> None:
+        """Let the rounds follow one another."""
+        with self._gate:
+            self._running = True
+            self._gate.notify_all()
+
+    def pause(self) -> None:
+        """Hold before the next round; one that has begun is finished."""
+        with self._gate:
+            self._running = False
+            self._steps = 0
+            self._gate.notify_all()
+
+    def step(self, count: int = 1) -> None:
+        """Do `count` more rounds, then hold."""
+        with self._gate:
+            self._running = False
+            self._steps += count
+            self._gate.notify_all()
+
+    def between_rounds(self, action: Callable[[], None]) -> None:
+        """Call `action` in the engine's thread before the next round."""
+        self._actions.append(action)
+        with self._gate:
+            self._gate.notify_all()
+
+    def stop(self, timeout: float = 0.0) -> bool:
+        """Ask the thread to end, and wait for it `timeout` seconds at most.
+
+        Returns:
+            Whether it has ended.
+        """
+        with self._gate:
+            self._stop = True
+            self._gate.notify_all()
+        if timeout > 0.0 and self._thread.is_alive():
+            self._thread.join(timeout)
+        return not self._thread.is_alive()
+
+    def _work(self) -> None:
+        records: Iterator[Record] | None = None
+        try:
+            if self._after is not None:
+                self._after._thread.join()
+                self._after = None
+            if self._stop:
+                return
+            records = self._open(self._report)
+            self._pull(records)
+        except BaseException as error:
+            if not self._stop:
+                self._fail(error)
+        finally:
+            close = getattr(records, "close", None)
+            if close is not None:
+                try:
+                    close()
+                except Exception:
+                    self._write_log(traceback.format_exc())
+            if self._ended is None:
+                self._ended = State.STOPPED
+
+    def _pull(self, records: Iterator[Record]) -> None:
+        last: Record | None = None
+        began = time.monotonic()
+        for record in records:
+            self.history.append(record)
+            self._loading = False
+            if isinstance(record, Summary):
+                self._ended = State.FINISHED
+            elif isinstance(record, Failure):
+                self._ended = State.FAILED
+            elif isinstance(record, RoundRecord):
+                self._round = record.round
+            last = record
+            if self._stop or not self._may_go_on(last, began):
+                return
+            began = time.monotonic()
+        if self._ended is None:
+            self._ended = State.FINISHED
+
+    def _may_go_on(self, last: Record, began: float) -> bool:
+        """Wait at the gate. False when the worker was stopped."""
+        if not self._gated or self._ended is not None or _is_over(last):
+            return not self._stop
+        is_round = isinstance(last, RoundRecord)
+        with self._gate:
+            if is_round and self._steps > 0:
+                self._steps -= 1
+            while not self._stop:
+                while self._actions:
+                    self._actions.popleft()()
+                if self._steps > 0:
+                    return True
+                if not self._running:
+                    self._gate.wait()
+                    continue
+                left = self._time_left(began) if is_round else 0.0
+                if left <= 0.0:
+                    return True
+                self._gate.wait(left)
+        return False
+
+    def _time_left(self, began: float) -> float:
+        if not self._speed:
+            return 0.0
+        return began + 1.0 / self._speed - time.monotonic()
+
+    def _report(self, stage: str, fraction: float | None = None) -> None:
+        self.stage = (stage, fraction)
+
+    def _fail(self, error: BaseException) -> None:
+        self._write_log(traceback.format_exc())
+        if isinstance(error, BatchspecError):
+            message = str(error)
+        else:
+            message = f"{type(error).__name__}: {error}".rstrip(": ")
+        log = str(self._log) if self._log is not None else ""
+        self.history.append(Failure(message=message, round=self._round, log=log))
+        self._ended = State.FAILED
+
+    def _write_log(self, text: str) -> None:
+        if self._log is None:
+            return
+        try:
+            self._log.parent.mkdir(parents=True, exist_ok=True)
+            with self._log.open("a", encoding="utf-8", errors="replace") as file:
+                file.write(time.strftime("%Y-%m-%d %H:%M:%S\n") + text + "\n")
+        except OSError:
+            return
+
+
+def _is_over(record: Record) -> bool:
+    """Whether only the summary can follow: no step is to be spent on it."""
+    return (
+        isinstance(record, RoundRecord)
+        and not record.pool
+        and not record.queued
+        and all(row.finish_reason for row in record.rows)
+    )

@@ -1,0 +1,1 @@
+"""The colour themes of the app, one TOML file each."""

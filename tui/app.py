@@ -1,0 +1,97 @@
+"""The terminal app: themes, screens, and nothing else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import ClassVar
+
+from textual.app import App, SystemCommand
+from textual.binding import BindingType
+from textual.screen import Screen
+
+from tui.control import Control
+from tui.keys import bindings
+from tui.playhead import Playhead
+from tui.screens.help import HelpScreen
+from tui.screens.loading import LoadingScreen
+from tui.screens.main import MainScreen
+from tui.themes import DEFAULT, fallback_variables, load_themes
+
+
+class BatchspecApp(App[int]):
+    """Shows one source of records."""
+
+    TITLE = "batchspec-tui"
+    BINDINGS: ClassVar[list[BindingType]] = [*bindings("app")]
+    ENABLE_COMMAND_PALETTE = True
+    COMMAND_PALETTE_BINDING = "ctrl+p"
+
+    def __init__(self, control: Control, *, theme: str | None = None) -> None:
+        super().__init__()
+        self.control = control
+        self.our_themes: list[str] = []
+        themes, self.theme_problems = load_themes()
+        for entry in themes:
+            self.register_theme(entry)
+            self.our_themes.append(entry.name)
+        wanted = theme or DEFAULT
+        if wanted not in self.available_themes:
+            self.theme_problems.append(f"no theme is called '{wanted}'")
+            wanted = DEFAULT
+        self.theme = wanted
+        self.playhead = Playhead(
+            speed=control.speed, animate=self.animation_level != "none"
+        )
+        self._main: MainScreen | None = None
+
+    def get_theme_variable_defaults(self) -> dict[str, str]:
+        """Colours of the meanings where a theme has none of its own."""
+        return fallback_variables(self.current_theme)
+
+    def on_mount(self) -> None:
+        self._loading = LoadingScreen(self.control.source.name, self.control.settings.method)
+        self.push_screen(self._loading)
+        self.call_after_refresh(self._start)
+
+    def _start(self) -> None:
+        """After the first frame: the engine may now take the machine."""
+        self.control.start()
+        self._timer = self.set_interval(1 / 15, self._watch_loading)
+        for problem in self.theme_problems:
+            self.notify(problem, severity="warning", markup=False)
+
+    def _watch_loading(self) -> None:
+        self.control.take()
+        timeline = self.control.timeline
+        if timeline.header is not None or timeline.failure is not None:
+            self._timer.stop()
+            self._main = MainScreen(self.control, self.playhead)
+            self.switch_screen(self._main)
+            return
+        self._loading.pane.report(*self.control.worker.stage)
+
+    def action_next_theme(self) -> None:
+        """The next of the themes from files."""
+        names = self.our_themes
+        place = names.index(self.theme) if self.theme in names else -1
+        self.theme = names[(place + 1) % len(names)]
+        self.notify(self.theme, title="theme", timeout=2, markup=False)
+
+    def action_help(self) -> None:
+        if not isinstance(self.screen, HelpScreen):
+            self.push_screen(HelpScreen())
+
+    async def action_quit(self) -> None:
+        """Leave at once; the engine's thread is not waited for here."""
+        self.control.stop()
+        self.exit(1 if self.control.timeline.failure is not None else 0)
+
+    def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
+        yield from super().get_system_commands(screen)
+        main = self._main
+        if main is None:
+            return
+        yield SystemCommand("Run or pause", "space", main.action_toggle_run)
+        yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
+        yield SystemCommand("Method", "Choose another method", main.action_choose_method)
+        yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)

@@ -1,0 +1,135 @@
+"""Every key of the app, in one place: bindings, help and footer are made from this."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from textual.binding import Binding
+
+
+class Key(NamedTuple):
+    """One key and what it does."""
+
+    keys: str
+    action: str
+    label: str
+    """In the footer, short."""
+    help: str
+    """In the help, a sentence."""
+    group: str
+    where: str = "main"
+    """Which part of the app binds it: app, main."""
+    footer: bool = False
+    display: str = ""
+    """How the key is written; empty: from its name."""
+    counted: bool = False
+    """Whether digits typed before it multiply it."""
+
+    @property
+    def id(self) -> str:
+        return self.action.replace("(", "-").rstrip(")").replace("'", "").replace(", ", "-")
+
+    @property
+    def shown(self) -> str:
+        return self.display or " ".join(_name(key) for key in self.keys.split(","))
+
+
+_NAMES = {
+    "left_square_bracket": "[",
+    "right_square_bracket": "]",
+    "less_than_sign": "<",
+    "greater_than_sign": ">",
+    "question_mark": "?",
+    "plus": "+",
+    "minus": "-",
+    "equals_sign": "=",
+    "up": "↑",
+    "down": "↓",
+    "left": "←",
+    "right": "→",
+    "ctrl+q": "^q",
+    "ctrl+z": "^z",
+    "ctrl+p": "^p",
+}
+
+
+def _name(key: str) -> str:
+    return _NAMES.get(key, key)
+
+
+KEYS: tuple[Key, ...] = (
+    Key("space", "toggle_run", "run/pause", "Run, or pause before the next round", "Time",
+        footer=True),
+    Key("n", "next_round", "next", "Next round; at the live end the engine makes one more",
+        "Time", footer=True, counted=True),
+    Key("p", "previous_round", "prev", "Previous round; the engine goes on undisturbed",
+        "Time", footer=True, counted=True),
+    Key("N,full_stop", "next_phase", "phase", "Next phase: draft, verify, accept, realign",
+        "Time", footer=True, display="N .", counted=True),
+    Key("P,comma", "previous_phase", "phase back", "Previous phase", "Time", display="P ,",
+        counted=True),
+    Key("home", "first", "first", "First round", "Time"),
+    Key("end", "last", "live", "Last round, and follow the live end again", "Time"),
+    Key("g", "jump", "go to", "Go to a round: type its number first, as in 42g", "Time",
+        display="42 g", counted=True),
+    Key("less_than_sign", "slower", "slower", "Slower: fewer rounds a second", "Time",
+        footer=True),
+    Key("greater_than_sign", "faster", "faster", "Faster, up to as fast as it goes", "Time",
+        footer=True),
+    Key("v", "cell_mode", "cells", "What the cells show: tokens, positions, KV slots, mask",
+        "View", footer=True),
+    Key("plus,equals_sign", "zoom(1)", "wider", "Wider cells", "View", display="+"),
+    Key("minus", "zoom(-1)", "narrower", "Narrower cells, more columns", "View"),
+    Key("left,h", "pan(-1)", "left", "Earlier columns of the tensor", "View", display="← h",
+        counted=True),
+    Key("right,l", "pan(1)", "right", "Later columns", "View", display="→ l", counted=True),
+    Key("up,k", "select(-1)", "row up", "Select the row above", "View", display="↑ k",
+        counted=True),
+    Key("down,j", "select(1)", "row down", "Select the row below", "View", display="↓ j",
+        counted=True),
+    Key("tab", "cycle_pane(1)", "pane", "On a small screen: the next of the lower panes",
+        "View"),
+    Key("shift+tab", "cycle_pane(-1)", "pane back", "The pane before", "View",
+        display="⇧tab"),
+    Key("m", "choose_method", "method", "Choose the method, and start again with it", "Run",
+        footer=True),
+    Key("left_square_bracket", "draft_tokens(-1)", "fewer", "One draft token fewer (K)",
+        "Run", counted=True),
+    Key("right_square_bracket", "draft_tokens(1)", "more", "One draft token more (K)", "Run",
+        counted=True),
+    Key("r", "restart", "restart", "Start again from the prompts", "Run", footer=True),
+    Key("t", "next_theme", "theme", "Next of our themes; all of them in the palette", "App",
+        where="app"),
+    Key("question_mark", "help", "help", "This page", "App", where="app", footer=True),
+    Key("ctrl+p", "command_palette", "palette", "Everything by name", "App", where="app"),
+    Key("ctrl+z", "suspend_process", "suspend", "To the shell; fg comes back", "App",
+        where="app"),
+    Key("q,ctrl+q", "quit", "quit", "Leave at once", "App", where="app", footer=True,
+        display="q"),
+)  # fmt: skip
+"""All keys, in the order in which the help lists them."""
+
+
+def bindings(where: str) -> list[Binding]:
+    """The bindings of one part of the app."""
+    return [
+        Binding(
+            key.keys,
+            key.action,
+            key.label,
+            show=key.footer,
+            key_display=key.shown,
+            tooltip=key.help,
+            id=key.id,
+        )
+        for key in KEYS
+        if key.where == where
+    ]
+
+
+def groups() -> dict[str, list[Key]]:
+    """The keys by group, for the help."""
+    out: dict[str, list[Key]] = {}
+    for key in KEYS:
+        out.setdefault(key.group, []).append(key)
+    return out

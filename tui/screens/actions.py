@@ -1,0 +1,203 @@
+"""What the keys of the main screen do."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+from textual import events
+
+from engine.errors import UserError
+from engine.records import Failure
+from engine.settings import LIMITS
+from tui.screens.error import ErrorScreen
+from tui.screens.methods import MethodScreen
+from tui.view.texts import visible_rows
+from tui.widgets.tensor import TensorSection
+
+if TYPE_CHECKING:
+    from tui.screens.main import MainScreen
+
+    _Base = MainScreen
+else:
+    _Base = object
+
+
+class MainActions(_Base):  # type: ignore[misc]
+    """The actions, apart from the screen that lays out the panes."""
+
+    def on_key(self, event: events.Key) -> None:
+        """Digits wait for the key that they count."""
+        character = event.character or ""
+        if character.isdigit() and character.isascii() and (character != "0" or self.count):
+            self.count = (self.count + character)[-6:]
+            event.stop()
+            self.show_frame()
+        elif event.key == "escape" and self.count:
+            self.count = ""
+            self.show_frame()
+
+    def take_count(self, default: int = 1) -> int:
+        """The number typed before this key."""
+        count = int(self.count) if self.count else default
+        self.count = ""
+        return count
+
+    @property
+    def last(self) -> int:
+        return self.control.timeline.last
+
+    def action_toggle_run(self) -> None:
+        self.take_count()
+        worker, playhead = self.control.worker, self.playhead
+        if playhead.playing:
+            playhead.playing = False
+            worker.pause()
+        elif worker.running:
+            worker.pause()
+        elif not self.control.state.ended:
+            worker.run()
+            playhead.play(self.last)
+        elif playhead.cursor.round < self.last:
+            playhead.play(self.last)
+        else:
+            self.notify("The run is over. r starts again, p looks back.", timeout=3)
+        self.show_frame()
+
+    def action_next_round(self) -> None:
+        missing = self.playhead.next_round(time.monotonic(), self.last, self.take_count())
+        if missing:
+            self._make(missing)
+        self.show_frame()
+
+    def action_next_phase(self) -> None:
+        for _ in range(self.take_count()):
+            if self.playhead.next_phase(self.last):
+                self._make(1)
+                break
+        self.show_frame()
+
+    def _make(self, rounds: int) -> None:
+        """Have the engine make more rounds, then hold."""
+        if self.control.state.ended:
+            self.notify("The run is over. r starts again.", timeout=3)
+        elif self.control.worker.running:
+            self.control.worker.pause()
+        else:
+            self.control.worker.step(rounds)
+
+    def action_previous_round(self) -> None:
+        self.playhead.previous_round(self.last, self.take_count())
+        self.show_frame()
+
+    def action_previous_phase(self) -> None:
+        for _ in range(self.take_count()):
+            self.playhead.previous_phase(self.last)
+        self.show_frame()
+
+    def action_first(self) -> None:
+        self.take_count()
+        self.playhead.jump(min(1, self.last), self.last)
+        self.show_frame()
+
+    def action_last(self) -> None:
+        self.take_count()
+        self.playhead.follow(self.last)
+        self.show_frame()
+
+    def action_jump(self) -> None:
+        if not self.count:
+            self.notify("Type a round's number before g, as in 42g.", timeout=3)
+            return
+        self.playhead.jump(self.take_count(), self.last)
+        self.show_frame()
+
+    def action_slower(self) -> None:
+        self.control.speed = self.playhead.slower()
+        self.show_frame()
+
+    def action_faster(self) -> None:
+        self.control.speed = self.playhead.faster()
+        self.show_frame()
+
+    def action_cell_mode(self) -> None:
+        self.mode = self.mode.next()
+        self.show_frame()
+
+    def action_zoom(self, step: int) -> None:
+        section = self.query_one(TensorSection)
+        section.tensor.change_zoom(step)
+        section.repaint()
+
+    def action_pan(self, step: int) -> None:
+        section = self.query_one(TensorSection)
+        section.tensor.pan(step * self.take_count())
+        section.repaint()
+
+    def action_select(self, step: int) -> None:
+        frame = self.frame_now()
+        rows = visible_rows(frame)
+        if not rows:
+            return
+        step *= self.take_count()
+        place = rows.index(frame.selected) if frame.selected in rows else 0
+        self.selected = rows[max(0, min(len(rows) - 1, place + step))]
+        self.show_frame()
+        self.query_one(TensorSection).tensor.reveal(self.selected)
+
+    def action_cycle_pane(self, step: int) -> None:
+        self.choose_pane(self.pane + step)
+
+    def action_restart(self) -> None:
+        self.begin_again()
+
+    def action_draft_tokens(self, step: int) -> None:
+        settings = self.control.settings
+        low, high = LIMITS["draft_tokens"]
+        if settings.draft_tokens == "auto":
+            self.notify("K is chosen by itself (--draft-tokens auto).", timeout=3)
+            return
+        wanted = max(low, min(high, settings.draft_tokens + step * self.take_count()))
+        if wanted != settings.draft_tokens:
+            self.begin_again(draft_tokens=wanted)
+
+    def action_choose_method(self) -> None:
+        def chosen(method: str | None) -> None:
+            if method is not None:
+                self.begin_again(method=method)
+
+        self.app.push_screen(MethodScreen(self.control.settings.method), chosen)
+
+    def begin_again(self, **changes: Any) -> None:
+        """Start the run again, under other settings if given."""
+        self.take_count()
+        if not self.control.source.live:
+            self.notify("A recorded run cannot be started again.", timeout=3)
+            return
+        settings = msgspec.structs.replace(self.control.settings, **changes)
+        try:
+            settings.check()
+        except UserError as error:
+            self.notify(str(error), severity="warning", markup=False)
+            return
+        self.control.failed = False
+        self.control.restart(settings)
+        self.playhead.follow(0)
+        self.selected = None
+        self.query_one(TensorSection).tensor.hidden = 0
+        self.show_frame()
+
+    def report_failure(self, failure: Failure) -> None:
+        """Say what broke; what was generated stays on the screen."""
+
+        def chosen(choice: str | None) -> None:
+            if choice == "restart":
+                self.begin_again()
+            elif choice == "quit":
+                self.app.exit(return_code=1)
+
+        timeline = self.control.timeline
+        screen = ErrorScreen(failure, timeline.last, timeline.tokens_at(timeline.last))
+        self.app.push_screen(screen, chosen)
+

@@ -1,0 +1,74 @@
+"""The choice of a method."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from textual.app import ComposeResult
+from textual.binding import Binding, BindingType
+from textual.containers import Vertical
+from textual.content import Content
+from textual.screen import ModalScreen
+from textual.widgets import OptionList
+from textual.widgets.option_list import Option
+
+from engine.settings import METHODS
+from tui.widgets.section import Heading
+
+WORDS = {
+    "autoregressive": "one token a step, no draft: the oracle and the baseline",
+    "eqspec": "left-padded rectangle, realigned after every round",
+    "exspec": "groups of one length, padding only as a fallback",
+    "slotspec": "a slot for each row, nothing ever moves",
+    "rollback": "every row cut to the shortest acceptance",
+    "bsp": "broken: rejected tokens stay in the cache, masked",
+    "dsd": "broken: padding piles up, no mask, no positions",
+}
+
+
+class MethodScreen(ModalScreen[str | None]):
+    """Closes with the method's name, or None."""
+
+    DEFAULT_CSS = """
+    MethodScreen { align: center middle; background: $background 60%; }
+    MethodScreen > Vertical {
+        width: 76; max-width: 96%; height: auto; max-height: 90%;
+        background: $background; border: round $line-rule; padding: 0 1;
+    }
+    MethodScreen OptionList {
+        height: auto; max-height: 16; background: $background; border: none; padding: 0;
+    }
+    """
+    BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,m,q", "close", "close")]
+
+    def __init__(self, current: str) -> None:
+        super().__init__()
+        self._current = current
+
+    def compose(self) -> ComposeResult:
+        options = [
+            Option(
+                Content.assemble(
+                    ("● " if name == self._current else "  "),
+                    (f"{name:<16}", "bold"),
+                    Content(WORDS[name]),
+                ),
+                id=name,
+            )
+            for name in METHODS
+        ]
+        with Vertical():
+            yield Heading([("method: start again with", "title")])
+            yield OptionList(*options)
+
+    def on_mount(self) -> None:
+        choices = self.query_one(OptionList)
+        if self._current in METHODS:
+            choices.highlighted = METHODS.index(self._current)
+        choices.focus()
+
+    def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:
+        self.dismiss(event.option_id)
+
+    def action_close(self) -> None:
+        self.dismiss(None)

@@ -1,0 +1,1 @@
+"""From records and a cursor to what a pane shows: plain functions, no screen."""

@@ -1,0 +1,64 @@
+"""What every pane is given: a lane, a cursor, and the viewer's choices."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from enum import Enum
+
+from engine.records import RoundRecord
+from tui.view.cursor import LAST, Cursor, Phase
+from tui.view.timeline import Timeline
+
+
+class CellMode(Enum):
+    """What the cells of the tensor show."""
+
+    TOKEN = "token"
+    POSITION = "position"
+    SLOT = "slot"
+    MASK = "mask"
+
+    @property
+    def title(self) -> str:
+        return _TITLES[self]
+
+    def next(self) -> CellMode:
+        modes = list(CellMode)
+        return modes[(modes.index(self) + 1) % len(modes)]
+
+
+_TITLES = {
+    CellMode.TOKEN: "tokens",
+    CellMode.POSITION: "position IDs fed",
+    CellMode.SLOT: "KV slots",
+    CellMode.MASK: "attention mask",
+}
+
+
+@dataclass(frozen=True)
+class Frame:
+    """One moment of one lane. Every pane is a function of a frame."""
+
+    timeline: Timeline = field(default_factory=Timeline)
+    cursor: Cursor = Cursor()
+    selected: int | None = None
+    """Request index of the row that is looked at."""
+    mode: CellMode = CellMode.TOKEN
+    slide: float = 1.0
+    """How far the rows have moved from their old columns to the new ones, 0 … 1."""
+    animated: bool = False
+    """Whether the phases are being shown one after the other."""
+
+    @property
+    def record(self) -> RoundRecord | None:
+        return self.timeline.round_at(self.cursor.round)
+
+    @property
+    def committed_round(self) -> int:
+        """The last round whose tokens are committed at this cursor."""
+        number, phase = self.cursor
+        return number if phase >= Phase.ACCEPT else max(0, number - 1)
+
+    @property
+    def settled(self) -> bool:
+        return self.cursor.phase is LAST

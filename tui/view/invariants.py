@@ -1,0 +1,72 @@
+"""The invariants after each round, and what broke first, in plain words."""
+
+from __future__ import annotations
+
+from tui.showable import showable
+from tui.view.frame import Frame
+from tui.view.lines import Line, wrap
+
+NAMES = {
+    "I1": "rectangle",
+    "I2": "positions",
+    "I3": "cache",
+    "I4": "mask",
+    "I5": "commit",
+}
+
+
+def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
+    """A sign for each invariant, the first breach, and how many rows are done."""
+    number = frame.cursor.round
+    timeline = frame.timeline
+    record = frame.record
+    checked = set(record.checked) if record else set()
+    now = {violation.invariant for violation in record.violations} if record else set()
+    breaks = [(at, violation) for at, violation in timeline.breaks if at <= number]
+    ever = {violation.invariant for _, violation in breaks}
+    signs = []
+    for name, word in NAMES.items():
+        if name in now:
+            sign, style = "✗", "broken"
+        elif name in ever:
+            sign, style = "!", "rejected"
+        elif name in checked:
+            sign, style = "✓", "good"
+        else:
+            sign, style = "–", "dim"
+        signs.append((name, word, sign, style))
+    lines: list[Line] = []
+    long = width >= 32 and height >= 5
+    line: Line = []
+    used = 0
+    for name, word, sign, style in signs:
+        text = f" {name} {word}" if long else f" {name}"
+        size = len(text) + 4
+        if used + size > width and line:
+            lines.append(line)
+            line, used = [], 0
+        line += [(sign, style), (text.ljust(16) if long else text + "  ", "text")]
+        used += 17 if long else size
+    lines.append(line)
+    if breaks:
+        at, violation = breaks[0]
+        who = "" if violation.row is None else f"row {violation.row}, "
+        words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
+        lines += wrap([(words, "broken")], width)
+        if len(breaks) > 1:
+            lines.append([(f"and {len(breaks) - 1} more rows or invariants since", "dim")])
+    elif checked:
+        lines.append([(f"held in all {number} rounds" if number > 1 else "held", "dim")])
+    lines.append(_rows(frame))
+    return lines
+
+
+def _rows(frame: Frame) -> Line:
+    timeline = frame.timeline
+    total = len(timeline.tracks)
+    done = timeline.finished_at(frame.committed_round)
+    record = frame.record
+    line: Line = [("rows ", "dim"), (f"{done}/{total}", "text"), (" finished", "dim")]
+    if record is not None and record.queued:
+        line.append((f" · {record.queued} queued", "dim"))
+    return line

@@ -1,0 +1,99 @@
+"""The status line: what is running, and how it goes."""
+
+from __future__ import annotations
+
+from tui.showable import showable
+from tui.view.frame import Frame
+from tui.view.lines import Line, spread, width_of
+
+DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
+
+
+def identity(frame: Frame, width: int) -> Line:
+    """The pair, the method, where it runs, and its sizes."""
+    timeline = frame.timeline
+    if timeline.header is None:
+        return [(" batchspec-tui", "strong")]
+    device = str(timeline.setting("device", ""))
+    dtype = str(timeline.setting("dtype", ""))
+    line: Line = [
+        (" " + showable(timeline.pair.name or timeline.pair.target), "text"),
+        ("  " + timeline.method.upper(), "method"),
+        (f"  {device} {DTYPES.get(dtype, dtype)}", "dim"),
+    ]
+    sizes: list[tuple[str, object]] = [("K", timeline.setting("draft_tokens"))]
+    sizes.append(("B", timeline.setting("batch_size")))
+    if timeline.method == "exspec":
+        sizes.append(("W", timeline.setting("window")))
+    line.append(("  ", "text"))
+    for letter, value in sizes:
+        if value is not None:
+            line += [(f"{letter} ", "dim"), (f"{value}  ", "text")]
+    return line
+
+
+def progress(frame: Frame, state: str, speed: float | None, following: bool, width: int) -> Line:
+    """The round, the pace and the figures, as many as fit."""
+    timeline, number = frame.timeline, frame.cursor.round
+    sign, style = _STATE.get(state, ("·", "dim"))
+    line: Line = [(f"{sign} ", style)]
+    line.append((f"round {number}", "strong"))
+    if not following:
+        line.append((f" of {timeline.last}", "parked"))
+    if state in ("finished", "failed"):
+        line.append((f" · {state}", style))
+    elif speed is not None:
+        line.append((f" · {speed:g} rounds/s", "dim"))
+    record = frame.record
+    drafted = record.draft_tokens if record else timeline.setting("draft_tokens", 0)
+    optional = [
+        [(" · ", "rule"), (f"{timeline.speed_at(number):.0f}", "text"), (" tok/s", "dim")],
+        [
+            (" · accepted ", "dim"),
+            (f"{timeline.accepted_at(number):.1f}/{drafted}", "accepted"),
+        ],
+        [
+            (" · realign ", "dim"),
+            (f"{100 * timeline.realign_share_at(number):.1f} %", "realign"),
+        ],
+    ]
+    for pieces in optional:
+        if width_of(line) + width_of(pieces) + 1 <= width:
+            line += pieces
+    return [*line, (" ", "text")]
+
+
+_STATE = {
+    "running": ("▶", "good"),
+    "paused": ("❚❚", "paused"),
+    "loading": ("…", "dim"),
+    "finished": ("■", "dim"),
+    "failed": ("✗", "broken"),
+    "stopped": ("■", "dim"),
+}
+
+
+def status_lines(
+    frame: Frame,
+    state: str,
+    speed: float | None,
+    following: bool,
+    count: str,
+    width: int,
+    height: int,
+) -> list[Line]:
+    """One line where there is room for both halves, else two."""
+    left = identity(frame, width)
+    typed: Line = [(f" {count} ", "typed")] if count else []
+    if height >= 2:
+        return [
+            spread(left, typed, width, (" ", "text")),
+            spread([(" ", "text")], progress(frame, state, speed, following, width), width,
+                   (" ", "text")),
+        ]  # fmt: skip
+    room = width - width_of(left) - width_of(typed) - 2
+    if room < 34:
+        right = progress(frame, state, speed, following, width - width_of(typed))
+        return [spread([], [*typed, *right], width, (" ", "text"))]
+    right = progress(frame, state, speed, following, room)
+    return [spread(left, [*typed, *right], width, (" ", "text"))]

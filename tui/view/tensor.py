@@ -1,0 +1,156 @@
+"""The batch at a cursor: its rows as segments, and the figures beside them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from engine.records import RowRound
+from tui.view import cells
+from tui.view.cells import Kind, Segment
+from tui.view.cursor import LAST, Phase
+from tui.view.frame import Frame
+
+LEFT_ALIGNED = ("slotspec", "bsp")
+"""Methods whose rows begin at column 0."""
+
+
+@dataclass(frozen=True)
+class TensorRow:
+    """One row of the batch."""
+
+    row: int
+    place: int
+    segments: list[Segment]
+    padding: int
+    content: int
+    delta: int | None
+    kv_length: int
+    positions: tuple[int, int] | None
+    """First and last position of the row's content."""
+    debris: tuple[int, ...] = ()
+    """Rejected proposals that are no longer in memory."""
+    finish_reason: str = ""
+    note: str = ""
+    accepted: int | None = None
+    proposed: int = 0
+    broken: bool = False
+
+
+@dataclass(frozen=True)
+class TensorView:
+    """The batch as it lies in memory."""
+
+    rows: list[TensorRow] = field(default_factory=list)
+    edge: int = 0
+    """Columns of the rectangle."""
+    end: int = 0
+    """Columns that the round needs at most, in any of its phases."""
+    title: str = ""
+
+
+def tensor_view(frame: Frame) -> TensorView:
+    """The batch at the frame's cursor."""
+    record = frame.record
+    if record is None:
+        return _prompts(frame)
+    phase = frame.cursor.phase
+    broken = {violation.row for violation in record.violations} if phase is LAST else set()
+    rows = [_row(frame, row, row.row in broken) for row in record.rows]
+    block = max((len(row.proposals) for row in record.rows), default=0)
+    before = record.length_before
+    edge = record.length if phase is LAST else before + block
+    end = max(before + block + 1, record.length)
+    widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
+    return TensorView(rows, edge, max(end, widest), _title(frame))
+
+
+def _title(frame: Frame) -> str:
+    record = frame.record
+    if record is None:
+        return ""
+    if record.kind == "batch":
+        return ""
+    return record.kind
+
+
+def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
+    phase = frame.cursor.phase
+    track = frame.timeline.tracks.get(row.row)
+    prompt = track.prompt_length if track else 0
+    if phase is not LAST:
+        segments = cells.fed(row, prompt, phase)
+        committed = row.before + (len(row.committed) if phase is Phase.ACCEPT else 0)
+        return TensorRow(
+            row=row.row,
+            place=row.place,
+            segments=segments,
+            padding=row.padding - row.delta,
+            content=committed,
+            delta=None,
+            kv_length=row.before - 1,
+            positions=_positions(segments),
+            note=row.why,
+            accepted=row.accepted if phase >= Phase.VERIFY else None,
+            proposed=len(row.proposals),
+        )
+    shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
+    segments = cells.kept(row, prompt, shift)
+    stale = any(segment.kind in (Kind.STALE, Kind.GHOST) for segment in segments)
+    return TensorRow(
+        row=row.row,
+        place=row.place,
+        segments=segments,
+        padding=row.padding,
+        content=row.content,
+        delta=row.delta,
+        kv_length=row.kv_length,
+        positions=_positions(segments),
+        debris=() if stale else row.proposals[min(row.accepted, len(row.committed)) :],
+        finish_reason=row.finish_reason or "",
+        note=row.why,
+        accepted=row.accepted,
+        proposed=len(row.proposals),
+        broken=broken,
+    )
+
+
+def _positions(segments: list[Segment]) -> tuple[int, int] | None:
+    """The first and the last position of the row's own tokens."""
+    own = [s for s in segments if s.first >= 0 and s.position is not None]
+    if not own:
+        return None
+    first, last = own[0], own[-1]
+    assert first.position is not None and last.position is not None
+    return first.position, last.position + last.length - 1
+
+
+def _prompts(frame: Frame) -> TensorView:
+    """Before round 1: the first batch's prompts, laid out as the method will."""
+    timeline = frame.timeline
+    size = timeline.setting("batch_size", 4)
+    count = size if isinstance(size, int) else 4
+    tracks = [track for track in timeline.tracks.values() if not track.prompt.error][:count]
+    longest = max((track.prompt_length for track in tracks), default=0)
+    left = timeline.method in LEFT_ALIGNED
+    block = timeline.setting("draft_tokens", 0)
+    room = block if isinstance(block, int) else 5
+    rows = []
+    for place, track in enumerate(tracks):
+        pad = longest - track.prompt_length
+        column = 0 if left else pad
+        content = Segment(column, track.prompt_length, Kind.PROMPT, 0, (), 0, True, False)
+        padding = Segment(track.prompt_length if left else 0, pad, Kind.PAD)
+        segments = [content, padding] if left else [padding, content]
+        rows.append(
+            TensorRow(
+                row=track.prompt.index,
+                place=place,
+                segments=[segment for segment in segments if segment.length],
+                padding=0 if timeline.method == "slotspec" else pad,
+                content=track.prompt_length,
+                delta=None,
+                kv_length=0,
+                positions=(0, track.prompt_length - 1) if track.prompt_length else None,
+            )
+        )
+    return TensorView(rows, longest, longest + room + 1, "the prompts")

@@ -1,0 +1,240 @@
+"""One lane's records, indexed as they come, so that any cursor is cheap to look at.
+
+Every index only grows: a row keeps the rounds it took part in and how long it
+and its text were after each, a lane keeps running sums. The state at a round is
+then a binary search and a slice, never a replay.
+"""
+
+from __future__ import annotations
+
+from bisect import bisect_right
+
+from engine.records import (
+    Failure,
+    PairInfo,
+    Phases,
+    Prompt,
+    Record,
+    RoundRecord,
+    RowRound,
+    RunHeader,
+    Summary,
+    Violation,
+)
+from tui.showable import showable
+
+PHASE_NAMES = ("prefill", "draft", "verify", "accept", "realign", "schedule")
+
+
+class RowTrack:
+    """One request through the whole run."""
+
+    def __init__(self, prompt: Prompt) -> None:
+        self.prompt = prompt
+        self.prompt_length = len(prompt.ids)
+        self.tokens: list[int] = list(prompt.ids)
+        self.rounds: list[int] = []
+        self.ends: list[int] = []
+        self.text = ""
+        self.text_ends: list[int] = []
+        self.sums: list[int] = []
+        """Accepted tokens up to and with each of `rounds`."""
+        self.finished_round: int | None = None
+        self.finish_reason: str = ""
+        self.error: str = prompt.error or ""
+
+    def add(self, number: int, record: RowRound) -> None:
+        if record.before != len(self.tokens):
+            del self.tokens[record.before :]
+        self.tokens.extend(record.committed)
+        self.rounds.append(number)
+        self.ends.append(len(self.tokens))
+        self.text += record.text
+        self.text_ends.append(len(self.text))
+        self.sums.append((self.sums[-1] if self.sums else 0) + record.accepted)
+        if record.error:
+            self.error = record.error
+        if record.finish_reason and self.finished_round is None:
+            self.finished_round = number
+            self.finish_reason = record.finish_reason
+
+    def count_at(self, number: int) -> int:
+        """In how many rounds up to `number` the row took part."""
+        return bisect_right(self.rounds, number)
+
+    def length_at(self, number: int) -> int:
+        """Committed tokens after round `number`, the prompt's among them."""
+        count = self.count_at(number)
+        return self.ends[count - 1] if count else self.prompt_length
+
+    def text_at(self, number: int) -> tuple[str, str]:
+        """The generated text before round `number`, and what that round added."""
+        count = self.count_at(number)
+        if not count:
+            return "", ""
+        end = self.text_ends[count - 1]
+        if self.rounds[count - 1] != number:
+            return self.text[:end], ""
+        begin = self.text_ends[count - 2] if count > 1 else 0
+        return self.text[:begin], self.text[begin:end]
+
+    def mean_accepted_at(self, number: int) -> float:
+        count = self.count_at(number)
+        return self.sums[count - 1] / count if count else 0.0
+
+    def finished_at(self, number: int) -> bool:
+        return self.finished_round is not None and self.finished_round <= number
+
+
+class Timeline:
+    """Everything that the screen knows of one lane."""
+
+    def __init__(self, lane: int = 0) -> None:
+        self.lane = lane
+        self.header: RunHeader | None = None
+        self.rounds: list[RoundRecord] = []
+        self.tracks: dict[int, RowTrack] = {}
+        self.summary: Summary | None = None
+        self.failure: Failure | None = None
+        self.revision = 0
+        self.breaks: list[tuple[int, Violation]] = []
+        """First appearance of each broken invariant of each row, with its round."""
+        self._broken: set[tuple[str, int | None]] = set()
+        self._pieces: dict[int, str] = {}
+        self._shown: dict[int, str] = {}
+        self._seconds: list[float] = [0.0]
+        self._realign: list[float] = [0.0]
+        self._tokens: list[int] = [0]
+        self._accepted: list[int] = [0]
+        self._row_rounds: list[int] = [0]
+        self._proposed: list[int] = [0]
+        self._bytes: list[int] = [0]
+        self._finished: list[int] = [0]
+        self._histogram: list[list[int]] = [[]]
+
+    @property
+    def last(self) -> int:
+        """Number of the newest round."""
+        return len(self.rounds)
+
+    @property
+    def method(self) -> str:
+        return self.header.method if self.header else ""
+
+    @property
+    def pair(self) -> PairInfo:
+        return self.header.pair if self.header else PairInfo()
+
+    def setting(self, name: str, default: object = None) -> object:
+        return self.header.settings.get(name, default) if self.header else default
+
+    def add(self, record: Record) -> None:
+        """Take in one record of this lane."""
+        self.revision += 1
+        if isinstance(record, RunHeader):
+            self.header = record
+            self._pieces.update(record.pieces)
+            for prompt in record.prompts:
+                self.tracks[prompt.index] = RowTrack(prompt)
+        elif isinstance(record, RoundRecord):
+            self._add_round(record)
+        elif isinstance(record, Summary):
+            self.summary = record
+        else:
+            self.failure = record
+
+    def _add_round(self, record: RoundRecord) -> None:
+        self._pieces.update(record.pieces)
+        self.rounds.append(record)
+        number = len(self.rounds)
+        tokens = accepted = proposed = finished = 0
+        histogram = list(self._histogram[-1])
+        for row in record.rows:
+            track = self.tracks.get(row.row)
+            if track is None:
+                track = self.tracks[row.row] = RowTrack(Prompt(index=row.row, ids=()))
+            track.add(number, row)
+            tokens += len(row.committed)
+            accepted += row.accepted
+            proposed += len(row.proposals)
+            finished += track.finished_round == number
+            while len(histogram) <= row.accepted:
+                histogram.append(0)
+            histogram[row.accepted] += 1
+        seconds = record.seconds
+        self._seconds.append(self._seconds[-1] + seconds.total)
+        self._realign.append(self._realign[-1] + seconds.realign)
+        self._tokens.append(self._tokens[-1] + tokens)
+        self._accepted.append(self._accepted[-1] + accepted)
+        self._proposed.append(self._proposed[-1] + proposed)
+        self._row_rounds.append(self._row_rounds[-1] + len(record.rows))
+        self._bytes.append(self._bytes[-1] + record.realign_bytes)
+        self._finished.append(self._finished[-1] + finished)
+        self._histogram.append(histogram)
+        for violation in record.violations:
+            key = (violation.invariant, violation.row)
+            if key not in self._broken:
+                self._broken.add(key)
+                self.breaks.append((number, violation))
+
+    def round_at(self, number: int) -> RoundRecord | None:
+        """The record of round `number`; None for round 0 and beyond the end."""
+        return self.rounds[number - 1] if 1 <= number <= len(self.rounds) else None
+
+    def phases_at(self, number: int) -> Phases:
+        record = self.round_at(number)
+        return record.seconds if record else Phases()
+
+    def _clamp(self, number: int) -> int:
+        return max(0, min(number, len(self.rounds)))
+
+    def seconds_at(self, number: int) -> float:
+        """Decoding seconds up to and with this round."""
+        return self._seconds[self._clamp(number)]
+
+    def tokens_at(self, number: int) -> int:
+        return self._tokens[self._clamp(number)]
+
+    def accepted_at(self, number: int) -> float:
+        """Mean accepted tokens of a row in a round."""
+        place = self._clamp(number)
+        rounds = self._row_rounds[place]
+        return self._accepted[place] / rounds if rounds else 0.0
+
+    def realign_share_at(self, number: int) -> float:
+        place = self._clamp(number)
+        seconds = self._seconds[place]
+        return self._realign[place] / seconds if seconds else 0.0
+
+    def bytes_at(self, number: int) -> int:
+        return self._bytes[self._clamp(number)]
+
+    def finished_at(self, number: int) -> int:
+        return self._finished[self._clamp(number)]
+
+    def histogram_at(self, number: int) -> list[int]:
+        """How often 0, 1, 2, … proposals of a row were accepted."""
+        return self._histogram[self._clamp(number)]
+
+    def speed_at(self, number: int, over: int = 20) -> float:
+        """Tokens a second over the last `over` rounds."""
+        place = self._clamp(number)
+        begin = max(0, place - over)
+        seconds = self._seconds[place] - self._seconds[begin]
+        return (self._tokens[place] - self._tokens[begin]) / seconds if seconds > 0 else 0.0
+
+    def piece(self, token: int) -> str:
+        """The token's text, safe to show."""
+        shown = self._shown.get(token)
+        if shown is None:
+            text = self._pieces.get(token)
+            if text is None:
+                return f"⟨{token}⟩"
+            shown = self._shown[token] = showable(text)
+        return shown
+
+    def token_at(self, row: int, index: int) -> int | None:
+        track = self.tracks.get(row)
+        if track is None or not 0 <= index < len(track.tokens):
+            return None
+        return track.tokens[index]

@@ -1,0 +1,1 @@
+"""The panes: each draws one view of (records, cursor)."""

@@ -1,0 +1,101 @@
+"""The base of all panes: lines of styled text, repainted only where they changed."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from rich.segment import Segment
+from rich.style import Style
+from textual.geometry import Region, Size
+from textual.scroll_view import ScrollView
+from textual.strip import Strip
+
+from tui.view.frame import Frame
+from tui.view.lines import Line, Piece
+from tui.widgets.styles import COMPONENTS, component, style_sheet
+
+
+class Pane(ScrollView):
+    """Draws what `paint` returns for a frame.
+
+    A subclass says what its lines are. Setting a frame paints them again and
+    refreshes the lines that differ, no others.
+    """
+
+    COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
+    DEFAULT_CSS = (
+        """
+    Pane {
+        height: 1fr;
+        width: 1fr;
+        background: $background;
+        scrollbar-size-vertical: 1;
+        overflow-x: hidden;
+        overflow-y: auto;
+    }
+    """
+        + style_sheet("Pane")
+    )
+    can_focus = False
+
+    def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
+        super().__init__(id=id, classes=classes)
+        self.frame = Frame()
+        self._lines: list[Line] = []
+        self._styles: dict[str, Style] = {}
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        """The lines for this frame in this room."""
+        raise NotImplementedError
+
+    def show(self, frame: Frame) -> None:
+        """Take a new frame."""
+        self.frame = frame
+        self.repaint()
+
+    def repaint(self) -> None:
+        """Paint the lines again and refresh those that changed."""
+        width, height = self._room()
+        if width <= 0 or height <= 0 or not self.display:
+            return
+        lines = self.paint(self.frame, width, height)
+        old, self._lines = self._lines, lines
+        if len(old) != len(lines):
+            self.virtual_size = Size(width, len(lines))
+            self.refresh()
+            return
+        top = round(self.scroll_y)
+        for place, (before, after) in enumerate(zip(old, lines, strict=True)):
+            if before != after and top <= place < top + height:
+                self.refresh(Region(0, place - top, self.size.width, 1))
+
+    def _room(self) -> tuple[int, int]:
+        size = self.scrollable_content_region.size
+        return size.width, size.height
+
+    def on_resize(self) -> None:
+        self._lines = []
+        self.repaint()
+
+    def notify_style_update(self) -> None:
+        super().notify_style_update()
+        self._styles.clear()
+
+    def ink(self, name: str) -> Style:
+        """The style that the theme gives this name."""
+        style = self._styles.get(name)
+        if style is None:
+            style = self._styles[name] = self.get_component_rich_style(component(name))
+        return style
+
+    def strip(self, line: list[Piece], width: int) -> Strip:
+        """A line as the screen wants it."""
+        segments = [Segment(text, self.ink(name)) for text, name in line if text]
+        return Strip(segments).adjust_cell_length(width, self.ink("text"))
+
+    def render_line(self, y: int) -> Strip:
+        width = self.size.width
+        place = y + round(self.scroll_y)
+        if place >= len(self._lines):
+            return Strip.blank(width, self.ink("text"))
+        return self.strip(self._lines[place], width)

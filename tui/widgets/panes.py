@@ -1,0 +1,81 @@
+"""The lower panes: texts, cost, method and invariants."""
+
+from __future__ import annotations
+
+from textual import events
+from textual.message import Message
+
+from tui.view.cost import cost_lines
+from tui.view.frame import Frame
+from tui.view.invariants import invariants_lines
+from tui.view.lines import Line
+from tui.view.method import method_lines, method_title
+from tui.view.texts import texts_lines, visible_rows
+from tui.widgets.pane import Pane
+from tui.widgets.section import Section
+
+
+class RowPicked(Message):
+    """A row was clicked."""
+
+    def __init__(self, row: int) -> None:
+        super().__init__()
+        self.row = row
+
+
+class TextsPane(Pane):
+    """Every row's text."""
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        return texts_lines(frame, width, height)
+
+    def on_click(self, event: events.Click) -> None:
+        place = event.y + round(self.scroll_y)
+        rows = visible_rows(self.frame)
+        if not rows or place >= len(self._lines):
+            return
+        chosen = self.frame.selected if self.frame.selected in rows else rows[0]
+        at = rows.index(chosen)
+        extra = len(self._lines) - len(rows)
+        if place > at:
+            place = max(at, place - extra)
+        if 0 <= place < len(rows):
+            self.post_message(RowPicked(rows[place]))
+
+
+class CostPane(Pane):
+    """Cost per round."""
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        return cost_lines(frame, width, height)
+
+
+class MethodPane(Pane):
+    """What is particular to the method."""
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        return method_lines(frame, width, height)
+
+
+class InvariantsPane(Pane):
+    """What must hold, and whether it does."""
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        return invariants_lines(frame, width, height)
+
+
+class MethodSection(Section):
+    """The method pane under a heading that names what it shows."""
+
+    def show(self, frame: Frame) -> None:
+        self.heading.set(title=[(method_title(frame), "title")])
+        super().show(frame)
+
+
+class TextsSection(Section):
+    """The texts under a heading that says how far they have come."""
+
+    def show(self, frame: Frame) -> None:
+        tokens = frame.timeline.tokens_at(frame.committed_round)
+        self.heading.set(note=[(f" {tokens} tokens ", "dim")])
+        super().show(frame)
