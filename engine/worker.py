@@ -69,6 +69,8 @@ class EngineWorker:
     ) -> None:
         self.history = history
         self.stage: tuple[str, float | None] = ("starting", None)
+        self.exit_code = 0
+        """What the process should end with: 1 or 2 after a failure."""
         self._open = open_records
         self._gated = gated
         self._log = log
@@ -223,7 +225,9 @@ class EngineWorker:
 
     def _fail(self, error: BaseException) -> None:
         self._write_log(traceback.format_exc())
+        self.exit_code = 1
         if isinstance(error, BatchspecError):
+            self.exit_code = error.exit_code
             message = str(error)
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")

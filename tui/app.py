@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Iterable
 from typing import ClassVar
 
@@ -9,13 +11,21 @@ from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
+from engine.errors import BatchspecError
 from tui.control import Control
 from tui.keys import bindings
+from tui.live import LiveSource
+from tui.log import log_file
 from tui.playhead import Playhead
+from tui.request import AppRequest
 from tui.screens.help import HelpScreen
 from tui.screens.loading import LoadingScreen
 from tui.screens.main import MainScreen
+from tui.terminal import on_terminate, quiet_terminal
 from tui.themes import DEFAULT, fallback_variables, load_themes
+
+TERMINATED = 143
+"""Exit status after SIGTERM."""
 
 
 class BatchspecApp(App[int]):
@@ -49,6 +59,8 @@ class BatchspecApp(App[int]):
         return fallback_variables(self.current_theme)
 
     def on_mount(self) -> None:
+        if not self.is_headless:
+            on_terminate(self._terminated)
         self._loading = LoadingScreen(self.control.source.name, self.control.settings.method)
         self.push_screen(self._loading)
         self.call_after_refresh(self._start)
@@ -84,7 +96,11 @@ class BatchspecApp(App[int]):
     async def action_quit(self) -> None:
         """Leave at once; the engine's thread is not waited for here."""
         self.control.stop()
-        self.exit(1 if self.control.timeline.failure is not None else 0)
+        self.exit(self.control.worker.exit_code)
+
+    def _terminated(self) -> None:
+        self.control.stop()
+        self.exit(TERMINATED)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
         yield from super().get_system_commands(screen)
@@ -95,3 +111,34 @@ class BatchspecApp(App[int]):
         yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)
+
+
+def run_app(request: AppRequest) -> int:
+    """Run the app until the user leaves it. Returns the exit status."""
+    source = LiveSource(request)
+    log = log_file()
+    control = Control(source, request.settings, paused=request.paused, log=log)
+    with quiet_terminal(log):
+        app = BatchspecApp(control, theme=request.theme)
+        status = app.run()
+        ended = control.stop(timeout=2.0)
+    failure = control.timeline.failure
+    if failure is not None:
+        told = f"; the traceback is in {failure.log}" if failure.log else ""
+        print(f"batchspec-tui: {failure.message}{told}", file=sys.stderr)
+    code = status if status is not None else app.return_code or 0
+    result = source.result()
+    if request.json is not None and result is not None:
+        from tui.results import write_run
+
+        try:
+            write_run(request.json, *result)
+        except BatchspecError as error:
+            print(f"batchspec-tui: {error}", file=sys.stderr)
+            code = error.exit_code
+    if not ended:
+        # A round is still being computed. Native threads must not meet a dying interpreter.
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code

@@ -1,0 +1,83 @@
+"""Live runs: the models are loaded once, in the engine's thread, and run as often as wanted."""
+
+from __future__ import annotations
+
+import gc
+import os
+from collections.abc import Iterator
+from typing import TYPE_CHECKING
+
+from engine.records import Prompt, Record, RunHeader, Summary
+from engine.settings import Settings
+from engine.worker import Progress
+from tui.request import AppRequest
+
+if TYPE_CHECKING:
+    from engine.pairs.load import Pair
+    from engine.run import Run
+
+
+class LiveSource:
+    """Runs of one request's pair and prompts."""
+
+    live = True
+
+    def __init__(self, request: AppRequest) -> None:
+        self.request = request
+        self.name = request.pair.target or request.pair.name
+        self._pair: Pair | None = None
+        self._prompts: tuple[Prompt, ...] = ()
+        self._run: Run | None = None
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        """A new run; the first time, the models are loaded for it."""
+        if self._pair is None:
+            self._load(settings, progress)
+        assert self._pair is not None
+        from engine.run import Run
+
+        self._run = run = Run(self._pair, settings, self._prompts)
+        if self.request.trace is None:
+            yield from run.records()
+            return
+        from engine.trace import TraceWriter
+
+        with TraceWriter(self.request.trace) as trace:
+            for record in run.records():
+                trace.write(record)
+                yield record
+
+    def _load(self, settings: Settings, progress: Progress) -> None:
+        progress("importing torch", None)
+        from engine.pairs.load import load_pair
+        from engine.prompts import encode_prompts
+
+        request = self.request
+        pair = load_pair(
+            request.pair,
+            device=settings.device,
+            dtype=settings.dtype,
+            threads=settings.threads or _threads(),
+            progress=progress,
+        )
+        progress("encoding the prompts", None)
+        limit = pair.target.context
+        if pair.draft is not None:
+            limit = min(limit, pair.draft.context)
+        self._prompts = encode_prompts(request.prompts, pair.tokenizer, request.chat, limit)
+        self._pair = pair
+        # What is loaded stays: the collector need not walk through it again and again.
+        gc.collect()
+        gc.freeze()
+        progress("prefilling the first batch", None)
+
+    def result(self) -> tuple[RunHeader, Summary] | None:
+        """Header and summary of the last run, as far as it has come."""
+        run = self._run
+        return None if run is None else (run.header(), run.summary())
+
+
+def _threads() -> int:
+    """Leave the screen a core where there are more than two; 0: torch's own choice."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    return cores - 1 if cores and cores > 2 else 0
