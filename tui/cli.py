@@ -51,9 +51,9 @@ def cli(ctx: click.Context, paused: bool, theme: str | None, **shared: Any) -> N
     if ctx.invoked_subcommand is not None:
         _no_options_before(ctx)
         return
+    options = chosen(**shared)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
-    options = chosen(**shared)
     if STDOUT in (options.json, options.trace):
         raise UserError(f"the app cannot write to stdout: name a file, or use '{PROGRAM} run'")
     from tui.app import run_app

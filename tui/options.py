@@ -36,7 +36,7 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
 class DraftTokens(click.ParamType):
     """A whole number, or `auto`."""
 
-    name = "INTEGER|auto"
+    name = "draft tokens"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: Any) -> int | str:
         if value == "auto" or isinstance(value, int):
@@ -77,6 +77,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     click.option(
         "--draft-tokens",
         type=DraftTokens(),
+        metavar="N|auto",
         default=_DEFAULTS.draft_tokens,
         show_default=True,
         help="Proposals a row and round, K.",

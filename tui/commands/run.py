@@ -1,0 +1,121 @@
+"""`batchspec-tui run`: the same run without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, nullcontext
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from engine.errors import BatchspecError, RunError
+from engine.records import Failure, Record, RoundRecord, RunHeader, Summary
+from engine.trace import TraceWriter
+from tui.options import Chosen, chosen, shared_options
+from tui.progress import ProgressLine
+from tui.results import STDOUT, write_run
+
+if TYPE_CHECKING:
+    from engine.run import Run
+
+INTERRUPTED = 130
+
+
+@click.command("run")
+@shared_options
+def run(**shared: Any) -> int:
+    """Run a method on the prompts and print the texts and what they cost.
+
+    Results go to stdout, progress to stderr. Ctrl-C prints what was generated so far.
+    """
+    options = chosen(**shared)
+    with ProgressLine(quiet=options.quiet) as line:
+        job = _prepare(options, line)
+        status, header, summary = _generate(job, options, line)
+    if options.json is not None:
+        write_run(options.json, header, summary)
+    if not options.quiet and STDOUT not in (options.json, options.trace):
+        from tui.tables import print_run
+
+        print_run(header, summary)
+    return status
+
+
+def _prepare(options: Chosen, line: ProgressLine) -> Run:
+    line.stage("loading torch", None)
+    from engine.pairs.load import load_pair
+    from engine.prompts import encode_prompts
+    from engine.run import Run
+
+    settings = options.settings
+    pair = load_pair(
+        options.pair,
+        device=settings.device,
+        dtype=settings.dtype,
+        threads=settings.threads,
+        progress=line.stage,
+    )
+    prompts = encode_prompts(options.prompts, pair.tokenizer, options.chat, pair.info.context)
+    return Run(pair, settings, prompts)
+
+
+def _generate(job: Run, options: Chosen, line: ProgressLine) -> tuple[int, RunHeader, Summary]:
+    """Run to the end, to an error, or to Ctrl-C; what was generated is kept in any case.
+
+    Raises:
+        BatchspecError: before there was anything to keep.
+    """
+    trace = TraceWriter(options.trace) if options.trace is not None else None
+    header, status, rounds = job.header(), 0, 0
+    finished: set[int] = set()
+    with trace or nullcontext(), closing(_records(job)) as records:
+        try:
+            for record in records:
+                if trace is not None:
+                    trace.write(record)
+                if isinstance(record, RoundRecord):
+                    rounds += 1
+                    finished |= {row.row for row in record.rows if row.finish_reason}
+                    line.rounds(rounds, len(finished), len(job.prompts), job.totals())
+                elif isinstance(record, Failure):
+                    raise RunError(record.message)
+        except KeyboardInterrupt:
+            status = INTERRUPTED
+        except Exception as error:
+            if rounds == 0:
+                raise
+            line.say(_message(error))
+            status = error.exit_code if isinstance(error, BatchspecError) else 1
+            if trace is not None:
+                trace.write(Failure(message=_message(error), round=rounds))
+        summary = job.summary()
+        if trace is not None and status == INTERRUPTED:
+            trace.write(summary)
+    if status == 0:
+        status = _row_errors(summary, line)
+    return status, header, summary
+
+
+def _records(job: Run) -> Iterator[Record]:
+    """The run's records, as a generator that can be closed."""
+    yield from job.records()
+
+
+def _row_errors(summary: Summary, line: ProgressLine) -> int:
+    failed = [row for row in summary.rows if row.error is not None]
+    for row in failed:
+        line.say(f"row {row.index}: {row.error}")
+    return 1 if failed else 0
+
+
+def _message(error: Exception) -> str:
+    """One line for the user; the traceback of anything unforeseen goes to the log."""
+    if isinstance(error, BatchspecError):
+        return str(error)
+    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
+        return "out of memory: lower --batch-size or --max-new-tokens"
+    from tui.log import log_exception
+
+    where = log_exception(error)
+    told = f"; the traceback is in {where}" if where else ""
+    return f"{type(error).__name__}: {error}{told}"
