@@ -29,6 +29,7 @@ class Tokenizer:
 
     Attributes:
         name: where it came from, for people.
+        hf: the transformers tokenizer; None where a model comes without one.
         vocabulary: number of ids, added tokens included (a model's head may be padded
             beyond it).
         eos_ids: every id that ends a row.
@@ -54,7 +55,7 @@ class Tokenizer:
         self.eos_ids = eos_ids
         self.bos_id = bos_id
         self.pad_id = pad_id if pad_id is not None else (eos_ids[0] if eos_ids else 0)
-        self._hf = hf
+        self.hf = hf
         self.vocabulary = vocabulary or (len(hf) if hf is not None else 0)
         self._template = template or _own_template(hf)
         self._special: frozenset[int] = frozenset(
@@ -85,12 +86,12 @@ class Tokenizer:
         Raises:
             UserError: `chat` without a template, or a model without a tokenizer.
         """
-        if self._hf is None:
+        if self.hf is None:
             raise UserError(
                 f"{self.name} has no tokenizer: give token ids ('prompt_ids' in a .jsonl file)"
             )
         if not chat:
-            return [int(token) for token in self._hf.encode(text, add_special_tokens=True)]
+            return [int(token) for token in self.hf.encode(text, add_special_tokens=True)]
         if self._template is None:
             raise UserError("this tokenizer has no chat template; use --no-chat")
         return self._template(text)
@@ -122,12 +123,12 @@ class Tokenizer:
 
     def token_map(self) -> dict[str, int]:
         """Every token's own spelling and id (empty where there is no tokenizer)."""
-        return dict(self._hf.get_vocab()) if self._hf is not None else {}
+        return dict(self.hf.get_vocab()) if self.hf is not None else {}
 
     def _look_up(self, token: int) -> bytes:
         if token in self._added:
             return self._added[token].encode()
-        spelled = self._hf.convert_ids_to_tokens(token) if self._hf is not None else None
+        spelled = self.hf.convert_ids_to_tokens(token) if self.hf is not None else None
         if spelled is None:
             return f"⟨{token}⟩".encode()
         if self._byte_level:

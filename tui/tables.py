@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Console
 from rich.padding import Padding
@@ -24,10 +24,11 @@ def print_run(header: RunHeader, summary: Summary) -> None:
     console.print(_costs(header, summary))
 
 
-def pairs_table(title: str, columns: Iterable[str], rows: Iterable[Iterable[str]]) -> Table:
-    """A plain table of texts."""
-    table = Table(title=title or None, title_justify="left", box=None, pad_edge=False)
-    for column in columns:
+def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:
+    """A borderless table of texts; without columns' names it has no head."""
+    rows = list(rows)
+    table = Table(box=None, pad_edge=False, show_header=bool(columns))
+    for column in columns or [""] * len(rows[0]):
         table.add_column(column, overflow="fold")
     for row in rows:
         table.add_row(*(Text(showable(cell)) for cell in row))

@@ -8,6 +8,7 @@ from importlib import resources
 from typing import Any
 
 import torch
+from msgspec.structs import replace
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
@@ -96,6 +97,8 @@ def _smollm2(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress:
     draft, hot_ids = _built_in_draft(target, dtype)
     if hot_ids is not None:
         hot_ids = hot_ids.to(device)
+    else:
+        spec = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
     tokenizer = _tokenizer(str(directory), None)
     return _pair(spec, target, draft.to(device), tokenizer, device, progress, hot_ids)
 

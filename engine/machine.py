@@ -1,0 +1,106 @@
+"""What this machine offers: versions, devices, number formats, memory, weights found."""
+
+from __future__ import annotations
+
+import platform
+from importlib.metadata import PackageNotFoundError, version
+from typing import Any
+
+import psutil
+import torch
+
+from engine.device import cpu_bfloat16, dtype_name, has_bfloat16, resolve_device, resolve_dtype
+from engine.pairs import smollm2
+from engine.paths import cache_dir, config_dir, log_dir
+
+PACKAGES = (
+    "batchspec-tui",
+    "torch",
+    "transformers",
+    "tokenizers",
+    "safetensors",
+    "textual",
+    "rich",
+)
+
+
+def describe() -> dict[str, Any]:
+    """Plain values, ready for a table or for JSON."""
+    chosen = resolve_device("auto")
+    return {
+        "versions": {"python": platform.python_version(), **_versions()},
+        "platform": platform.platform(),
+        "devices": _devices(),
+        "auto": {"device": str(chosen), "dtype": dtype_name(resolve_dtype("auto", chosen))},
+        "memory": _memory(),
+        "weights": _weights(),
+        "places": {
+            "cache": str(cache_dir()),
+            "configuration": str(config_dir()),
+            "logs": str(log_dir()),
+        },
+    }
+
+
+def _versions() -> dict[str, str]:
+    found = {}
+    for name in PACKAGES:
+        try:
+            found[name] = version(name)
+        except PackageNotFoundError:
+            found[name] = "not installed"
+    return found
+
+
+def _devices() -> list[dict[str, Any]]:
+    cpu = torch.device("cpu")
+    described = getattr(torch.cpu, "get_capabilities", dict)()
+    devices: list[dict[str, Any]] = [
+        {
+            "name": "cpu",
+            "model": str(described.get("cpu_name") or platform.processor() or "unknown"),
+            "threads": torch.get_num_threads(),
+            "bfloat16": has_bfloat16(cpu),
+            "instructions": list(cpu_bfloat16()),
+            "dtypes": ["float32", "bfloat16", "float16", "float64"],
+        }
+    ]
+    if torch.cuda.is_available():
+        for index in range(torch.cuda.device_count()):
+            facts = torch.cuda.get_device_properties(index)
+            devices.append(
+                {
+                    "name": f"cuda:{index}",
+                    "model": facts.name,
+                    "memory_bytes": facts.total_memory,
+                    "bfloat16": has_bfloat16(torch.device("cuda", index)),
+                    "instructions": [f"sm_{facts.major}{facts.minor}"],
+                    "dtypes": ["float32", "bfloat16", "float16", "float64"],
+                }
+            )
+    if torch.backends.mps.is_available():
+        devices.append(
+            {
+                "name": "mps",
+                "model": platform.processor(),
+                "bfloat16": False,
+                "instructions": [],
+                "dtypes": ["float32", "float16"],
+            }
+        )
+    return devices
+
+
+def _memory() -> dict[str, int]:
+    memory = psutil.virtual_memory()
+    return {"total_bytes": memory.total, "available_bytes": memory.available}
+
+
+def _weights() -> dict[str, Any]:
+    installed = smollm2.installed_gguf()
+    return {
+        "smollm2": {
+            "converted": str(smollm2.model_dir()) if smollm2.is_ready() else None,
+            "installed": str(installed) if installed else None,
+        }
+    }
