@@ -12,7 +12,7 @@ import torch
 from torch import Tensor
 
 from engine.kv import EMPTY, LedgerArray, Write
-from engine.layout.base import Layout, Settled, Side
+from engine.layout.base import Layout, MaskArray, Settled, Side
 from engine.model import Feed
 from engine.records import Span
 from engine.sequence import Sequence
@@ -44,15 +44,25 @@ class Rectangle(Layout):
         rows, tokens = ids.shape
         start = self._length + offset
         columns = start + np.arange(tokens)
-        paddings = np.array([self.paddings[row.index] for row in self.rows])
-        read = np.arange(start + tokens)
-        mask = (read <= columns[:, None]) & (read >= paddings[:, None, None])
-        mask |= read == columns[:, None]  # a padding cell sees itself: no row is fully masked
+        mask = np.arange(start + tokens) <= columns[:, None]
+        mask = mask & self.attended(side, start, ids)[:, None]
+        mask |= np.arange(start + tokens) == columns[:, None]
+        # a padding cell sees itself: no row is fully masked
         write = Write(rows=rows, read=start + tokens, start=start)
         positions = torch.from_numpy(self.block_positions(tokens, offset, side))
         cells = np.arange(rows)[:, None] * side.store.columns + columns
         block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write)
         return side.run(block, cells=cells, keep=keep)
+
+    def attended(self, side: Side, start: int, ids: Tensor) -> MaskArray:
+        """Which columns a row may attend to at all, [rows, columns]: all but its padding.
+
+        Args:
+            start: first column of the block that is fed.
+            ids: the block.
+        """
+        paddings = np.array([self.paddings[row.index] for row in self.rows])
+        return np.arange(start + ids.shape[1]) >= paddings[:, None]
 
     def settle(self) -> Settled:
         old_places = {row.index: place for place, row in enumerate(self.rows)}
@@ -74,13 +84,16 @@ class Rectangle(Layout):
             columns = needed + SLACK
             source = np.full((len(staying), columns), EMPTY, np.int64)
             for place, row in enumerate(staying):
-                valid = side.valid[row.index]
-                old = old_places[row.index] * side.store.columns + self.paddings[row.index]
-                new = new_paddings[row.index]
-                source[place, new : new + valid] = old + np.arange(valid)
+                old, new = self.moved(side, row, deltas[row.index])
+                source[place, new] = old_places[row.index] * side.store.columns + old
             moved += side.store.regrid(source, columns)
         self.rows, self.paddings, self._length = staying, new_paddings, new_length
         return Settled(deltas, moved)
+
+    def moved(self, side: Side, row: Sequence, delta: int) -> tuple[LedgerArray, LedgerArray]:
+        """Unpad and repad: the columns of a row's valid K/V, and the columns they move to."""
+        old = self.paddings[row.index] + np.arange(side.valid[row.index])
+        return old, old + delta
 
     def padding(self, row: Sequence) -> int:
         return self.paddings[row.index]
