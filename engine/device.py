@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import torch
 
 from engine.errors import UserError
@@ -63,7 +66,7 @@ def has_bfloat16(device: torch.device) -> bool:
 
 def cpu_bfloat16() -> tuple[str, ...]:
     """The CPU's bfloat16 instruction sets: of `amx_bf16`, `avx512_bf16`, `arm_bf16`."""
-    described = getattr(torch.cpu, "get_capabilities", dict)()
+    described: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     found = [name for name in ("amx_bf16", "avx512_bf16") if described.get(name)]
     if described.get("bf16"):
         found.append("arm_bf16")

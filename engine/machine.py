@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import platform
+from collections.abc import Mapping
 from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
@@ -54,7 +55,7 @@ def _versions() -> dict[str, str]:
 
 def _devices() -> list[dict[str, Any]]:
     cpu = torch.device("cpu")
-    described = getattr(torch.cpu, "get_capabilities", dict)()
+    described: Mapping[str, Any] = getattr(torch.cpu, "get_capabilities", dict)()
     devices: list[dict[str, Any]] = [
         {
             "name": "cpu",

@@ -139,7 +139,7 @@ class Tokenizer:
         byte = _BYTE.fullmatch(spelled)
         if byte:
             return bytes([int(byte[1], 16)])
-        return spelled.replace(_SPACE, " ").encode()
+        return str(spelled).replace(_SPACE, " ").encode()
 
 
 class TextStream:

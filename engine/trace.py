@@ -52,7 +52,7 @@ class TraceWriter:
     def close(self) -> None:
         """Finish the file. Can be called twice."""
         if self._packed is not None and not self._file.closed:
-            self._packed.close()
+            self._packed.close()  # type: ignore[no-untyped-call]
         self._file.close()
 
     def __enter__(self) -> TraceWriter:

@@ -43,14 +43,14 @@ class Commands(LazyGroup):
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
 @shared_options
 @click.pass_context
-def cli(ctx: click.Context, paused: bool, theme: str | None, **shared: Any) -> None:
+def cli(ctx: click.Context, /, paused: bool, theme: str | None, **shared: Any) -> int:
     """A terminal microscope for batch speculative decoding.
 
     Without a command: the app, live on a model pair.
     """
     if ctx.invoked_subcommand is not None:
         _no_options_before(ctx)
-        return
+        return 0
     options = chosen(**shared)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
@@ -59,7 +59,7 @@ def cli(ctx: click.Context, paused: bool, theme: str | None, **shared: Any) -> N
     from tui.app import run_app
     from tui.request import AppRequest
 
-    run_app(
+    return run_app(
         AppRequest(
             pair=options.pair,
             settings=options.settings,

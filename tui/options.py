@@ -33,14 +33,14 @@ class Chosen(msgspec.Struct, frozen=True, kw_only=True):
     quiet: bool
 
 
-class DraftTokens(click.ParamType):
+class DraftTokens(click.ParamType):  # type: ignore[type-arg]
     """A whole number, or `auto`."""
 
     name = "draft tokens"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: Any) -> int | str:
-        if value == "auto" or isinstance(value, int):
-            return value
+        if value == "auto":
+            return "auto"
         try:
             return int(value)
         except ValueError:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
-from huggingface_hub.utils import disable_progress_bars
+from huggingface_hub.utils.tqdm import disable_progress_bars
 
 from engine.errors import UserError
 

@@ -116,7 +116,7 @@ def _pieces() -> list[str]:
     from engine.tokenizer import byte_alphabet
 
     alphabet = byte_alphabet()
-    texts = [*(f" {word}" for word in _WORDS), *_WORDS, *_ENDINGS, *_AWKWARD]
+    texts: list[str | bytes] = [*(f" {word}" for word in _WORDS), *_WORDS, *_ENDINGS, *_AWKWARD]
     as_bytes = [text if isinstance(text, bytes) else text.encode() for text in texts]
     spelled = ["".join(alphabet[byte] for byte in text) for text in as_bytes]
     return list(dict.fromkeys([BEGIN, END, *alphabet, *spelled]))

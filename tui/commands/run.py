@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Generator
 from contextlib import closing, nullcontext
 from typing import TYPE_CHECKING, Any
 
@@ -96,7 +96,7 @@ def _generate(job: Run, options: Chosen, line: ProgressLine) -> tuple[int, RunHe
     return status, header, summary
 
 
-def _records(job: Run) -> Iterator[Record]:
+def _records(job: Run) -> Generator[Record, None, None]:
     """The run's records, as a generator that can be closed."""
     yield from job.records()
 
