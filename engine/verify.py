@@ -70,8 +70,8 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def runnable_methods() -> tuple[str, ...]:
-    """The correct methods, in the order in which they are listed."""
-    return tuple(name for name in CORRECT_METHODS if name in METHODS)
+    """The correct methods that speculate, in the order in which they are listed."""
+    return tuple(name for name in CORRECT_METHODS if name in METHODS and METHODS[name].drafts)
 
 
 def verify(
@@ -103,7 +103,7 @@ def verify(
         oracle.answers(
             prompts,
             settings,
-            lambda rows, tokens: progress(f"oracle: {tokens} tokens", rows / count),
+            lambda rows, tokens: progress("oracle", rows / count),
         )
     )
     progress("measuring the tolerance", None)
@@ -121,7 +121,7 @@ def verify(
             if isinstance(record, RoundRecord):
                 rounds.append(record)
                 ended += sum(row.finish_reason is not None for row in record.rows)
-                progress(f"{name}: round {record.round}", ended / count)
+                progress(name, ended / count)
         verdicts[name] = judge(name, run, rounds, answers, tolerance, pair.tokenizer.eos_ids)
     told = dict(header.settings) if header is not None else {}
     told.pop("method", None)

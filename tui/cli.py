@@ -25,6 +25,8 @@ class Commands(LazyGroup):
 
     lazy = {  # noqa: RUF012 - never changed
         "run": Lazy("tui.commands.run", "run", "The same run without a screen."),
+        "verify": Lazy("tui.commands.verify", "verify", "Methods against the oracle, row by row."),
+        "bench": Lazy("tui.commands.bench", "bench", "Throughput and costs of the methods."),
         "pairs": Lazy("tui.commands.pairs", "pairs", "List, fetch and export model pairs."),
         "doctor": Lazy("tui.commands.doctor", "doctor", "Versions, devices, memory, weights."),
         "distill": Lazy(

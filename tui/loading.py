@@ -1,0 +1,63 @@
+"""Models and prompts for the commands that work without a screen."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from engine.errors import UserError
+from engine.records import Prompt
+from engine.settings import METHODS
+from tui.options import Chosen
+from tui.progress import ProgressLine
+
+if TYPE_CHECKING:
+    from engine.pairs.load import Pair
+
+
+def load(options: Chosen, line: ProgressLine) -> tuple[Pair, tuple[Prompt, ...]]:
+    """Load the pair and encode the prompts.
+
+    Raises:
+        UserError: see `load_pair` and `encode_prompts`.
+    """
+    line.stage("loading torch", None)
+    from engine.pairs.load import load_pair
+    from engine.prompts import encode_prompts
+
+    settings = options.settings
+    pair = load_pair(
+        options.pair,
+        device=settings.device,
+        dtype=settings.dtype,
+        threads=settings.threads,
+        progress=line.stage,
+    )
+    return pair, encode_prompts(options.prompts, pair.tokenizer, options.chat, pair.info.context)
+
+
+def method_list(text: str | None, fallback: Sequence[str]) -> tuple[str, ...]:
+    """The methods of `--methods A,B`, each once; `fallback` where it is not given.
+
+    Raises:
+        UserError: a name that is none.
+    """
+    if text is None:
+        return tuple(fallback)
+    names = tuple(dict.fromkeys(name.strip() for name in text.split(",") if name.strip()))
+    for name in names:
+        if name not in METHODS:
+            raise UserError(f"unknown method '{name}'; choose from {', '.join(METHODS)}")
+    if not names:
+        raise UserError(f"--methods is empty; choose from {', '.join(METHODS)}")
+    return names
+
+
+def no_trace(options: Chosen, command: str) -> None:
+    """Many runs have no place in one trace.
+
+    Raises:
+        UserError: `--trace` was given.
+    """
+    if options.trace is not None:
+        raise UserError(f"{command} records no trace; use the app or `run` with --trace")
