@@ -131,8 +131,7 @@ def records(
             "dtype": "bfloat16",
         },
         prompts=tuple(
-            Prompt(index=row.index, ids=tuple(row.tokens), text=prompts[row.index])
-            for row in rows
+            Prompt(index=row.index, ids=tuple(row.tokens), text=prompts[row.index]) for row in rows
         ),
         pieces=dict(vocabulary.pieces),
     )
@@ -173,9 +172,7 @@ def records(
         record = one_round(
             method, chosen, kind, number, length, draft_tokens, rng, vocabulary, words
         )
-        fresh = {
-            token: piece for token, piece in vocabulary.pieces.items() if token not in known
-        }
+        fresh = {token: piece for token, piece in vocabulary.pieces.items() if token not in known}
         known |= set(fresh)
         done = tuple(row.index for row in chosen if row.finished)
         batch = [row for row in batch if not row.finished]
@@ -200,9 +197,7 @@ def records(
             draft_tokens=draft_tokens,
             kind=kind,  # type: ignore[arg-type]
             pool=tuple(
-                PoolRow(
-                    row=row.index, content=len(row.tokens), waited=number - row.last_round
-                )
+                PoolRow(row=row.index, content=len(row.tokens), waited=number - row.last_round)
                 for row in batch
                 if row not in chosen
             ),
@@ -281,9 +276,7 @@ def one_round(
     after = max(len(row.tokens) + len(new) for row, (_, _, new) in zip(rows, drafts, strict=True))
     out: list[RowRound] = []
     violations: list[Violation] = []
-    for place, (row, (proposals, accepted, committed)) in enumerate(
-        zip(rows, drafts, strict=True)
-    ):
+    for place, (row, (proposals, accepted, committed)) in enumerate(zip(rows, drafts, strict=True)):
         before = len(row.tokens)
         own = Span(kind="content", length=before, position=0, attended=True)
         draft = Span(

@@ -49,9 +49,7 @@ class BatchspecApp(App[int]):
             self.theme_problems.append(f"no theme is called '{wanted}'")
             wanted = DEFAULT
         self.theme = wanted
-        self.playhead = Playhead(
-            speed=control.speed, animate=self.animation_level != "none"
-        )
+        self.playhead = Playhead(speed=control.speed, animate=self.animation_level != "none")
         self._main: MainScreen | None = None
 
     def get_theme_variable_defaults(self) -> dict[str, str]:

@@ -12,24 +12,20 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Iterator
+from io import FileIO
 from pathlib import Path
 
 
 @contextlib.contextmanager
 def quiet_terminal(log: Path) -> Iterator[None]:
     """Send stray writes and native crash reports to `log` while the app runs."""
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
-        file = log.open("ab", buffering=0)
-    except OSError:
-        file = open(os.devnull, "ab", buffering=0)
-    with file:
+    with _opened(log) as file:
         screen = os.dup(2 if os.isatty(2) else 1)
         saved, saved_stderr = os.dup(2), sys.__stderr__
         previous = sys.stderr
         switch = sys.getswitchinterval()
         faults = faulthandler.is_enabled()
-        sys.__stderr__ = open(  # type: ignore[misc]
+        sys.__stderr__ = open(  # type: ignore[misc]  # noqa: SIM115
             screen, "w", encoding="utf-8", errors="replace", closefd=False
         )
         os.dup2(file.fileno(), 2)
@@ -49,6 +45,14 @@ def quiet_terminal(log: Path) -> Iterator[None]:
             sys.__stderr__ = saved_stderr  # type: ignore[misc]
             sys.stderr = previous
             os.close(screen)
+
+
+def _opened(log: Path) -> FileIO:
+    try:
+        log.parent.mkdir(parents=True, exist_ok=True)
+        return FileIO(log, "ab")
+    except OSError:
+        return FileIO(os.devnull, "ab")
 
 
 def on_terminate(leave: Callable[[], None]) -> None:

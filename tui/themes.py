@@ -92,12 +92,9 @@ def parse_theme(name: str, text: str) -> Theme:
         variables[f"meaning-{meaning}"] = _colour(name, entry, "ink", meaning)
         variables[f"meaning-{meaning}-cell"] = _colour(name, entry, "cell", meaning)
     variables |= _furniture(variables, _colour(name, base, "background", "base"))
-    return Theme(
-        name=name,
-        dark=bool(data.get("dark", True)),
-        variables=variables,
-        **{key: _colour(name, base, key, "base") for key in _BASE},
-    )
+    colours: dict[str, Any] = {key: _colour(name, base, key, "base") for key in _BASE}
+    dark = bool(data.get("dark", True))
+    return Theme(name=name, dark=dark, variables=variables, **colours)
 
 
 _BASE = (

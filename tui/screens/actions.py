@@ -1,31 +1,50 @@
-"""What the keys of the main screen do."""
+"""What the keys of a screen over one run do, apart from how it lays out its panes."""
 
 from __future__ import annotations
 
 import time
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import msgspec
 from textual import events
+from textual.screen import Screen
 
 from engine.errors import UserError
 from engine.records import Failure
 from engine.settings import LIMITS
+from tui.control import Control
+from tui.playhead import Playhead
 from tui.screens.error import ErrorScreen
 from tui.screens.methods import MethodScreen
+from tui.view.frame import CellMode, Frame
 from tui.view.texts import visible_rows
 from tui.widgets.tensor import TensorSection
 
-if TYPE_CHECKING:
-    from tui.screens.main import MainScreen
 
-    _Base = MainScreen
-else:
-    _Base = object
+class RunScreen(Screen[None]):
+    """The viewer's choices, and the actions that the keys stand for."""
 
+    def __init__(self, control: Control, playhead: Playhead) -> None:
+        super().__init__()
+        self.control = control
+        self.playhead = playhead
+        self.mode = CellMode.TOKEN
+        self.selected: int | None = None
+        self.count = ""
+        """Digits typed before a key."""
+        self.pane = 0
 
-class MainActions(_Base):  # type: ignore[misc]
-    """The actions, apart from the screen that lays out the panes."""
+    def show_frame(self) -> None:
+        """Show what is now to be shown."""
+        raise NotImplementedError
+
+    def frame_now(self) -> Frame:
+        """What the panes show."""
+        raise NotImplementedError
+
+    def choose_pane(self, index: int) -> None:
+        """Which of the lower panes a small screen shows."""
+        raise NotImplementedError
 
     def on_key(self, event: events.Key) -> None:
         """Digits wait for the key that they count."""
@@ -200,4 +219,3 @@ class MainActions(_Base):  # type: ignore[misc]
         timeline = self.control.timeline
         screen = ErrorScreen(failure, timeline.last, timeline.tokens_at(timeline.last))
         self.app.push_screen(screen, chosen)
-

@@ -57,7 +57,7 @@ def _keys(width: int) -> list[Line]:
     for group, keys in groups().items():
         if lines:
             lines.append([])
-        lines.append([(group, "title")])
+        lines.append([(group, "method")])
         for key in keys:
             words = wrap([(key.help, "text")], max(10, width - 10))
             for place, line in enumerate(words):
@@ -69,16 +69,16 @@ def _keys(width: int) -> list[Line]:
 
 
 def _signs(width: int) -> list[Line]:
-    lines: list[Line] = [[("Cells", "title")]]
+    lines: list[Line] = [[("Cells", "method")]]
     for kind, sample, words in LEGEND:
         cell = [(f"{sample:^7}", f"cell-{kind}"), ("   ", "text")]
         for place, line in enumerate(wrap([(words, "text")], max(10, width - 10))):
             lines.append([*(cell if place == 0 else [(" " * 10, "text")]), *line])
-    lines += [[], [("Figures", "title")]]
+    lines += [[], [("Figures", "method")]]
     for name, words in FIGURES:
         for place, line in enumerate(wrap([(words, "text")], max(10, width - 10))):
             lines.append([(f"{name if place == 0 else '':<10}", "strong"), *line])
-    lines += [[], [("Invariants", "title")]]
+    lines += [[], [("Invariants", "method")]]
     for name, words in (
         ("I1", "rectangle: p + c = L for every row, the smallest p is 0"),
         ("I2", "positions: 0, 1, 2, … without hole or repeat"),

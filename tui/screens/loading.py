@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import time
-from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.screen import Screen
@@ -24,7 +23,7 @@ class LoadingPane(Pane):
 
     def __init__(self, name: str, method: str) -> None:
         super().__init__()
-        self._name = showable(name)
+        self._pair = showable(name)
         self._method = method
         self._began = time.monotonic()
         self._stages: list[tuple[str, float]] = []
@@ -46,7 +45,7 @@ class LoadingPane(Pane):
             [("batchspec", "strong"), (" · ", "rule"), ("tui", "strong")],
             [("a microscope for batch speculative decoding", "dim")],
             [],
-            [(self._name, "text"), ("  ", "text"), (self._method.upper(), "method")],
+            [(self._pair, "text"), ("  ", "text"), (self._method.upper(), "method")],
             [],
             _bar(self._fraction, self._beats, bar),
             [],
@@ -93,8 +92,6 @@ def _bar(fraction: float | None, beats: int, width: int) -> Line:
 
 class LoadingScreen(Screen[None]):
     """Shown until the first record is there."""
-
-    CSS_PATH: ClassVar[None] = None
 
     def __init__(self, name: str, method: str) -> None:
         super().__init__()

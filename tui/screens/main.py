@@ -9,18 +9,18 @@ from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
-from textual.screen import Screen
-from textual.widgets import Footer
 
 from engine.worker import State
 from tui.control import Control
 from tui.keys import bindings
 from tui.playhead import Playhead
-from tui.screens.actions import MainActions
-from tui.view.frame import CellMode, Frame
+from tui.screens.actions import RunScreen
+from tui.view.frame import Frame
+from tui.widgets.keybar import KeyBar
 from tui.widgets.panes import (
     CostPane,
     InvariantsPane,
+    InvariantsSection,
     MethodPane,
     MethodSection,
     RowPicked,
@@ -38,7 +38,7 @@ RATE = 15
 PANES = ["texts", "cost", "method", "invariants"]
 
 
-class MainScreen(MainActions, Screen[None]):
+class MainScreen(RunScreen):
     """One lane. It pulls the records, moves the playhead, and shows the frame."""
 
     DEFAULT_CSS = """
@@ -64,9 +64,8 @@ class MainScreen(MainActions, Screen[None]):
         #lower Heading { display: none; }
     }
     MainScreen.-tiny StatusBar { height: 1; }
-    MainScreen Footer { background: $background; }
     """
-    HORIZONTAL_BREAKPOINTS: ClassVar[list[tuple[int, str]] | None] = [
+    HORIZONTAL_BREAKPOINTS = [  # noqa: RUF012 - never changed
         (0, "-tiny"),
         (60, "-narrow"),
         (100, "-normal"),
@@ -75,14 +74,7 @@ class MainScreen(MainActions, Screen[None]):
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("main")]
 
     def __init__(self, control: Control, playhead: Playhead) -> None:
-        super().__init__()
-        self.control = control
-        self.playhead = playhead
-        self.mode = CellMode.TOKEN
-        self.selected: int | None = None
-        self.count = ""
-        """Digits typed before a key."""
-        self.pane = 0
+        super().__init__(control, playhead)
         self._seen: tuple[object, ...] = ()
 
     def compose(self) -> ComposeResult:
@@ -94,8 +86,8 @@ class MainScreen(MainActions, Screen[None]):
             yield Section("cost per round", CostPane(), id="cost")
             with Vertical(id="side"):
                 yield MethodSection("method", MethodPane(), id="method")
-                yield Section("invariants", InvariantsPane(), id="invariants")
-        yield Footer(show_command_palette=False, compact=True)
+                yield InvariantsSection("invariants", InvariantsPane(), id="invariants")
+        yield KeyBar()
 
     def on_mount(self) -> None:
         self.choose_pane(0)

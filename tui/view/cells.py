@@ -99,8 +99,8 @@ class Cell(NamedTuple):
     kind: Kind
     token: int | None = None
     """Token id, where it is known and not one of the row's own."""
-    index: int = -1
-    """Index of the token in the row."""
+    place: int = -1
+    """Which of the row's tokens it is."""
     position: int | None = None
     attended: bool = False
     cached: bool = True
@@ -214,9 +214,7 @@ def kept(row: RowRound, prompt: int, shift: int = 0) -> list[Segment]:
     for span in row.kept:
         if span.kind in ("content", "ghost"):
             place = column + shift
-            out.extend(
-                _content(span, place, prompt, before, accepted, committed, committed - 1)
-            )
+            out.extend(_content(span, place, prompt, before, accepted, committed, committed - 1))
         elif span.kind == "pad" and column == 0 and shift:
             length = max(0, span.length + shift)
             if length:

@@ -11,6 +11,8 @@ STACK = ("verify", "draft", "accept", "realign", "schedule", "prefill")
 
 EIGHTHS = " ▁▂▃▄▅▆▇█"
 RECENT = 20
+TALLEST = 12
+"""Lines of the chart at most: a taller one says no more."""
 
 
 def cost_lines(frame: Frame, width: int, height: int) -> list[Line]:
@@ -28,7 +30,9 @@ def cost_lines(frame: Frame, width: int, height: int) -> list[Line]:
     if beside:
         table = _table(recent, number - begin)
         chart_width = width - 20
-        chart = paint_chart(frame, chart_width, height)
+        tall = min(height, TALLEST)
+        chart = [*paint_chart(frame, chart_width, tall - 1), _axis(frame, chart_width)]
+        chart += [[] for _ in range(height - tall)]
         out = []
         tail = _realign_lines(frame)
         rows = [*table, *tail][-height:] if len(table) + len(tail) > height else [*table, *tail]
@@ -64,12 +68,12 @@ def _realign_lines(frame: Frame) -> list[Line]:
     seconds = record.seconds.total if record else 0.0
     return [
         [],
-        [("this round ", "dim"), (_duration(seconds).rjust(7), "text")],
+        [("this round", "dim"), (_duration(seconds).rjust(8), "text")],
         [
             ("realign all", "dim"),
-            (f"{100 * timeline.realign_share_at(number):5.1f} %", "realign"),
+            (f"{100 * timeline.realign_share_at(number):.1f} %".rjust(7), "realign"),
         ],
-        [("K/V moved  ", "dim"), (_bytes(timeline.bytes_at(number)).rjust(7), "text")],
+        [("K/V moved ", "dim"), (_bytes(timeline.bytes_at(number)).rjust(8), "text")],
     ]
 
 
@@ -115,6 +119,21 @@ def paint_chart(frame: Frame, width: int, height: int) -> list[Line]:
     return lines
 
 
+def _axis(frame: Frame, width: int) -> Line:
+    """The numbers of the first and the last round of the chart."""
+    number = frame.cursor.round
+    if number == 0:
+        return []
+    first = max(1, number - width + 1)
+    blank = width - (number - first + 1)
+    left = str(first) if number - first + 1 > len(str(first)) + len(str(number)) else ""
+    return [
+        (" " * blank, "text"),
+        (left, "faint"),
+        (str(number).rjust(width - blank - len(left)), "dim"),
+    ]
+
+
 def _bar(seconds: Phases) -> list[float]:
     return [getattr(seconds, name) for name in STACK[:-1]]
 
@@ -148,14 +167,14 @@ def _column(bar: list[float], height: int, tallest: float) -> list[tuple[str, st
             cells.append((" ", "text"))
         elif len(inside) == 1 or filled < 7.5:
             place = max(inside)[1]
-            cells.append((EIGHTHS[max(1, min(8, round(filled)))], f"phase-{STACK[place]}"))
+            eighths = max(1, min(8, round(filled)))
+            name = f"phase-{STACK[place]}"
+            cells.append((EIGHTHS[eighths], f"{name}-on-{STACK[place]}" if eighths == 8 else name))
         else:
             first = inside[0]
             others = max(inside[1:])
             eighths = max(1, min(7, round(first[0])))
-            cells.append(
-                (EIGHTHS[eighths], f"phase-{STACK[first[1]]}-on-{STACK[others[1]]}")
-            )
+            cells.append((EIGHTHS[eighths], f"phase-{STACK[first[1]]}-on-{STACK[others[1]]}"))
     return cells
 
 
@@ -163,7 +182,7 @@ def _duration(seconds: float) -> str:
     if seconds >= 1.0:
         return f"{seconds:.2f} s"
     if seconds >= 0.001:
-        return f"{1000 * seconds:.1f} ms"
+        return f"{1000 * seconds:.{0 if seconds >= 0.1 else 1}f} ms"
     return f"{1e6 * seconds:.0f} µs"
 
 
@@ -171,6 +190,6 @@ def _bytes(count: int) -> str:
     value = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":
-            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+            return f"{value:.0f} {unit}" if unit == "B" or value >= 100 else f"{value:.1f} {unit}"
         value /= 1000
     return ""

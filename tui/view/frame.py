@@ -35,12 +35,15 @@ _TITLES = {
 }
 
 
+START = Cursor()
+
+
 @dataclass(frozen=True)
 class Frame:
     """One moment of one lane. Every pane is a function of a frame."""
 
     timeline: Timeline = field(default_factory=Timeline)
-    cursor: Cursor = Cursor()
+    cursor: Cursor = START
     selected: int | None = None
     """Request index of the row that is looked at."""
     mode: CellMode = CellMode.TOKEN

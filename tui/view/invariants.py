@@ -36,7 +36,7 @@ def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
             sign, style = "–", "dim"
         signs.append((name, word, sign, style))
     lines: list[Line] = []
-    long = width >= 32 and height >= 5
+    long = width >= 32 and height >= 5 and not breaks
     line: Line = []
     used = 0
     for name, word, sign, style in signs:
@@ -52,21 +52,21 @@ def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
         at, violation = breaks[0]
         who = "" if violation.row is None else f"row {violation.row}, "
         words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
-        lines += wrap([(words, "broken")], width)
+        lines += wrap([(words, "broken")], width)[: max(1, height - 2)]
         if len(breaks) > 1:
             lines.append([(f"and {len(breaks) - 1} more rows or invariants since", "dim")])
     elif checked:
         lines.append([(f"held in all {number} rounds" if number > 1 else "held", "dim")])
-    lines.append(_rows(frame))
-    return lines
+    return lines[:height]
 
 
-def _rows(frame: Frame) -> Line:
+def rows_note(frame: Frame) -> Line:
+    """How many rows are done, for the heading."""
     timeline = frame.timeline
     total = len(timeline.tracks)
     done = timeline.finished_at(frame.committed_round)
     record = frame.record
-    line: Line = [("rows ", "dim"), (f"{done}/{total}", "text"), (" finished", "dim")]
+    line: Line = [(f" {done}/{total}", "text"), (" done", "dim")]
     if record is not None and record.queued:
         line.append((f" · {record.queued} queued", "dim"))
-    return line
+    return [*line, (" ", "dim")]

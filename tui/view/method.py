@@ -64,9 +64,8 @@ def _ragged(frame: Frame, width: int, height: int) -> list[Line]:
 
 
 def _bar(share: float, width: int, style: str) -> Line:
-    eighths = round(share * width * 8)
-    full, rest = divmod(eighths, 8)
-    text = "█" * full + ("▏▎▍▌▋▊▉"[rest - 1] if rest else "")
+    full, rest = divmod(round(share * width * 2), 2)
+    text = "━" * full + ("╸" if rest else "")
     return [(text.ljust(width), style)]
 
 
@@ -78,8 +77,8 @@ def _padding(frame: Frame, width: int) -> Line:
     pads = sum(row.padding for row in record.rows)
     moved = sum(1 for row in record.rows if row.delta)
     return spread(
-        [("padding ", "dim"), (f"{100 * pads / cells:.0f} %", "text"), (" of the cells", "dim")],
-        [(f"{moved}/{len(record.rows)}", "realign"), (" rows moved", "dim")],
+        [("padding ", "dim"), (f"{100 * pads / cells:.0f} %", "text")],
+        [("rows moved ", "dim"), (f"{moved}/{len(record.rows)}", "realign")],
         width,
         (" ", "text"),
     )

@@ -4,18 +4,20 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from rich.cells import cell_len
+
 from tui.showable import fit
 from tui.view import cells
 from tui.view.cells import LINE, MARK, NARROW, Cell, Kind
 from tui.view.cursor import Phase
 from tui.view.frame import CellMode, Frame
 from tui.view.lines import Line, crop
-from tui.view.tensor import TensorRow, TensorView, tensor_view
+from tui.view.tensor import TensorRow, TensorView
 
 ZOOMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 """Terminal cells to a column of the tensor."""
 
-DEBRIS = 12
+DEBRIS = 9
 """Room at the right for rejected proposals that are out of memory."""
 
 
@@ -42,13 +44,11 @@ class Geometry:
         return self.gutter_width + (self.past + 1 if self.past else 0)
 
 
-def default_zoom(width: int) -> int:
-    """The zoom that suits a pane of this width."""
-    if width >= 140:
-        return 8
-    if width >= 96:
-        return 7
-    return 6 if width >= 60 else 4
+def default_zoom(width: int, block: int = 0) -> int:
+    """The zoom that suits a pane of this width: the whole block should be seen."""
+    zoom = 8 if width >= 140 else 7 if width >= 96 else 6 if width >= 60 else 4
+    room = width - sum(size for _, size in gutter_for(width))
+    return max(4, min(zoom, (room - room // 6 - 1) // (block + 2)))
 
 
 def gutter_for(width: int) -> tuple[tuple[str, int], ...]:
@@ -60,12 +60,12 @@ def gutter_for(width: int) -> tuple[tuple[str, int], ...]:
             ("c", 5),
             ("δ", 5),
             ("kv", 5),
-            ("pos", 9),
+            ("pos", 8),
         )
     if width >= 70:
-        return (("row", 5), ("pad", 4), ("c", 4), ("δ", 4), ("kv", 5))
+        return (("row", 5), ("pad", 5), ("c", 4), ("δ", 4), ("kv", 4))
     if width >= 50:
-        return (("row", 5), ("pad", 4), ("c", 4), ("δ", 4))
+        return (("row", 5), ("pad", 5), ("c", 4), ("δ", 4))
     return (("row", 5), ("δ", 4))
 
 
@@ -78,7 +78,7 @@ def geometry(view: TensorView, width: int, zoom: int, offset: int = 0) -> Geomet
     columns = max(1, (room - debris) // zoom)
     if end <= columns:
         return Geometry(gutter, 0, 0, end, zoom, width)
-    past = min(max(6, room // 5), 36, room // 2)
+    past = min(max(6, room // 6), 36, room // 2)
     columns = max(1, (room - past - 1 - debris) // zoom)
     start = max(0, end - columns)
     return Geometry(gutter, past, start, min(columns, end), zoom, width)
@@ -95,17 +95,18 @@ def paint_ruler(view: TensorView, shape: Geometry) -> Line:
     """Names of the figures, and column numbers."""
     line: Line = []
     for name, width in shape.gutter:
-        line.append((name.rjust(width - 1) + " " if name != "row" else "  row ", "dim"))
-        if name == "row":
-            line[-1] = (fit("  row", width), "dim")
+        text = fit("  row", width) if name == "row" else name.rjust(width - 1) + " "
+        line.append((text, "dim"))
     if shape.past:
-        line.append((fit(f"0…{shape.start - 1}", shape.past, ellipsis=""), "dim"))
+        last = view.end - 1 if view.own_tails else shape.start - 1
+        line.append((fit(f"0…{last}", shape.past, ellipsis=""), "dim"))
         line.append((" ", "dim"))
+    if view.own_tails and shape.past:
+        line.append(("the end of each slot", "dim"))
+        return crop(line, shape.width)
     if shape.zoom >= 4:
         for column in range(shape.start, shape.start + shape.columns):
-            edge = column == view.edge
-            text = fit(str(column), shape.zoom)
-            line.append((text, "rule" if edge else "dim"))
+            line.append((fit(str(column), shape.zoom), "dim"))
     else:
         step = 10 if shape.zoom < 2 else 5
         text = ""
@@ -123,14 +124,18 @@ def paint_row(
     """All lines of one row of the batch."""
     selected = frame.selected == row.row
     first: Line = _gutter(frame, row, shape, selected)
+    start = shape.start
     if shape.past:
-        kinds = cells.overview(row.segments, 0, shape.start, shape.past)
+        until = start
+        if view.own_tails:
+            until = view.end
+            start = max(0, row.end - shape.columns - (view.end - shape.start - shape.columns))
+        kinds = cells.overview(row.segments, 0, until, shape.past)
         first.extend(_runs(kinds))
         first.append(("┊", "rule"))
-    window = cells.window(row.segments, shape.start, shape.start + shape.columns)
+    window = cells.window(row.segments, start, start + shape.columns)
     for number, cell in enumerate(window):
-        column = shape.start + number
-        edge = column == view.edge - 1
+        edge = start + number == view.edge - 1 and not view.own_tails
         _paint_cell(first, frame, row, cell, shape.zoom, frame.mode, edge)
     _debris(first, frame, view, row, shape)
     lines = [crop(first, shape.width)]
@@ -220,8 +225,8 @@ def cell_text(frame: Frame, row: TensorRow, cell: Cell, mode: CellMode) -> tuple
     if mode is CellMode.MASK:
         return (" ●", False) if cell.attended else (" ○", True)
     token = cell.token
-    if token is None and cell.index >= 0:
-        token = frame.timeline.token_at(row.row, cell.index)
+    if token is None and cell.place >= 0:
+        token = frame.timeline.token_at(row.row, cell.place)
     piece = "" if token is None else frame.timeline.piece(token)
     mark = MARK[cell.kind]
     if mark:
@@ -231,21 +236,19 @@ def cell_text(frame: Frame, row: TensorRow, cell: Cell, mode: CellMode) -> tuple
 
 def _slot(cell: Cell) -> tuple[str, bool]:
     if cell.kind is Kind.GHOST:
-        return f"≈{cell.index}", False
+        return f"≈{cell.place}", False
     if cell.kind in (Kind.STALE, Kind.REJECTED):
         return "stale", False
     if cell.kind is Kind.PROPOSED:
         return "new", False
     if not cell.cached:
         return "no KV", True
-    return (f"k{cell.index}", False) if cell.index >= 0 else ("new", False)
+    return (f"k{cell.place}", False) if cell.place >= 0 else ("new", False)
 
 
-def _debris(
-    line: Line, frame: Frame, view: TensorView, row: TensorRow, shape: Geometry
-) -> None:
+def _debris(line: Line, frame: Frame, view: TensorView, row: TensorRow, shape: Geometry) -> None:
     """Rejected proposals, written beyond the edge of the rectangle."""
-    if not row.debris or shape.zoom < 3:
+    if not row.debris or shape.zoom < 3 or view.own_tails:
         return
     shown = shape.start + shape.columns
     at = shape.cells_at + (max(view.edge, shape.start) - shape.start) * shape.zoom
@@ -259,18 +262,12 @@ def _debris(
         piece = frame.timeline.piece(token).removeprefix(" ")
         if room < 4:
             break
-        text = fit(piece, min(room - 2, _length(piece)))
+        text = fit(piece, min(room - 2, cell_len(piece)))
         kept.append(("✗", "rejected"))
         kept.append((text, "struck"))
         kept.append((" ", "text"))
-        room -= 2 + _length(text)
+        room -= 2 + cell_len(text)
     line[:] = kept
-
-
-def _length(text: str) -> int:
-    from rich.cells import cell_len
-
-    return cell_len(text)
 
 
 def _second(
@@ -294,7 +291,7 @@ def _second(
                 cell.kind is Kind.PAD and cell.position is None
             ):
                 text, _ = cell_text(frame, row, cell, mode)
-            edge = shape.start + number == view.edge - 1
+            edge = shape.start + number == view.edge - 1 and not view.own_tails
             line.append((fit(text, shape.zoom - 1), "faint"))
             line.append(("│" if edge else " ", "edge" if edge else "text"))
     return crop(line, shape.width)
@@ -313,10 +310,13 @@ def _note(row: TensorRow) -> str:
     return " · ".join(words)
 
 
-def paint_phases(frame: Frame) -> Line:
-    """The phases of a round, with the one that is shown."""
+def paint_phases(frame: Frame, width: int) -> Line:
+    """The phases of a round, with the one that is shown; on a small screen that one alone."""
     if frame.cursor.round == 0:
-        return [(" before round 1 ", "dim")]
+        hint = " before round 1 · space runs, n steps " if width >= 90 else " before round 1 "
+        return [(hint, "dim")]
+    if width < 70:
+        return [(f" {frame.cursor.phase.word} ", "strong")]
     line: Line = [(" ", "dim")]
     for phase in Phase:
         here = phase is frame.cursor.phase
@@ -325,16 +325,3 @@ def paint_phases(frame: Frame) -> Line:
         line.append((phase.word, "strong" if here else "dim"))
     line.append((" ", "dim"))
     return line
-
-
-__all__ = [
-    "ZOOMS",
-    "Geometry",
-    "default_zoom",
-    "geometry",
-    "paint_phases",
-    "paint_row",
-    "paint_ruler",
-    "row_height",
-    "tensor_view",
-]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tui.showable import showable
 from tui.view.frame import Frame
-from tui.view.lines import Line, spread, width_of
+from tui.view.lines import Line, crop, spread, width_of
 
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
@@ -57,6 +57,8 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
             (f"{100 * timeline.realign_share_at(number):.1f} %", "realign"),
         ],
     ]
+    if number == 0:
+        optional = []
     for pieces in optional:
         if width_of(line) + width_of(pieces) + 1 <= width:
             line += pieces
@@ -88,9 +90,8 @@ def status_lines(
     if height >= 2:
         return [
             spread(left, typed, width, (" ", "text")),
-            spread([(" ", "text")], progress(frame, state, speed, following, width), width,
-                   (" ", "text")),
-        ]  # fmt: skip
+            crop([(" ", "text"), *progress(frame, state, speed, following, width - 1)], width),
+        ]
     room = width - width_of(left) - width_of(typed) - 2
     if room < 34:
         right = progress(frame, state, speed, following, width - width_of(typed))

@@ -34,6 +34,8 @@ class TensorRow:
     accepted: int | None = None
     proposed: int = 0
     broken: bool = False
+    end: int = 0
+    """Columns that the row needs at most in this round."""
 
 
 @dataclass(frozen=True)
@@ -45,7 +47,10 @@ class TensorView:
     """Columns of the rectangle."""
     end: int = 0
     """Columns that the round needs at most, in any of its phases."""
-    title: str = ""
+    own_tails: bool = False
+    """Whether each row is looked at around its own end (slots), not around the edge."""
+    block: int = 0
+    """Proposals of the longest row."""
 
 
 def tensor_view(frame: Frame) -> TensorView:
@@ -61,16 +66,7 @@ def tensor_view(frame: Frame) -> TensorView:
     edge = record.length if phase is LAST else before + block
     end = max(before + block + 1, record.length)
     widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
-    return TensorView(rows, edge, max(end, widest), _title(frame))
-
-
-def _title(frame: Frame) -> str:
-    record = frame.record
-    if record is None:
-        return ""
-    if record.kind == "batch":
-        return ""
-    return record.kind
+    return TensorView(rows, edge, max(end, widest), record.kind == "slots", block)
 
 
 def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
@@ -92,6 +88,7 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             note=row.why,
             accepted=row.accepted if phase >= Phase.VERIFY else None,
             proposed=len(row.proposals),
+            end=row.before + len(row.proposals) + 1,
         )
     shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
     segments = cells.kept(row, prompt, shift)
@@ -111,6 +108,7 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         accepted=row.accepted,
         proposed=len(row.proposals),
         broken=broken,
+        end=row.before + len(row.proposals) + 1,
     )
 
 
@@ -120,7 +118,8 @@ def _positions(segments: list[Segment]) -> tuple[int, int] | None:
     if not own:
         return None
     first, last = own[0], own[-1]
-    assert first.position is not None and last.position is not None
+    assert first.position is not None
+    assert last.position is not None
     return first.position, last.position + last.length - 1
 
 
@@ -151,6 +150,7 @@ def _prompts(frame: Frame) -> TensorView:
                 delta=None,
                 kv_length=0,
                 positions=(0, track.prompt_length - 1) if track.prompt_length else None,
+                end=track.prompt_length,
             )
         )
-    return TensorView(rows, longest, longest + room + 1, "the prompts")
+    return TensorView(rows, longest, longest, timeline.method == "slotspec", room)

@@ -7,6 +7,9 @@ from tui.view.frame import Frame
 from tui.view.lines import Line, crop, wrap
 from tui.view.timeline import RowTrack
 
+SEPARATOR = " › "
+"""Between a prompt and what the model says to it."""
+
 TAIL = 4000
 """Characters of a text that are looked at to draw its last line."""
 
@@ -68,6 +71,10 @@ def _one_line(frame: Frame, track: RowTrack, width: int) -> Line:
     old_text = showable(old[-TAIL:])
     new_text = showable(new)
     prompt = showable(track.prompt.text[-TAIL:])
+    if whole_new := old_text + new_text:
+        old_text = old_text.lstrip(" ") if old_text else old_text
+        new_text = new_text if old_text else whole_new.lstrip(" ")
+        prompt += SEPARATOR
     whole = prompt + old_text + new_text
     tail = fit_left(whole, room) if whole else ""
     tail = tail.rstrip()
@@ -88,11 +95,14 @@ def _one_line(frame: Frame, track: RowTrack, width: int) -> Line:
 
 def _full(frame: Frame, track: RowTrack, width: int, room: int) -> list[Line]:
     old, new = track.text_at(frame.committed_round)
-    pieces = [
-        (showable(track.prompt.text, newlines=True), "prompt"),
-        (showable(old, newlines=True), "text"),
-        (showable(new, newlines=True), "accepted"),
-    ]
+    pieces = [(showable(track.prompt.text, newlines=True), "prompt"), (SEPARATOR, "dim")]
+    if old:
+        pieces += [
+            (showable(old.lstrip(" "), newlines=True), "text"),
+            (showable(new, newlines=True), "accepted"),
+        ]
+    else:
+        pieces.append((showable(new.lstrip(" "), newlines=True), "accepted"))
     end = _end(frame, track)
     pieces.append(("▌", "dim") if not end else ("", "text"))
     if track.error:

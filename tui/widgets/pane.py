@@ -23,8 +23,7 @@ class Pane(ScrollView):
     """
 
     COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
-    DEFAULT_CSS = (
-        """
+    DEFAULT_CSS = """
     Pane {
         height: 1fr;
         width: 1fr;
@@ -33,9 +32,7 @@ class Pane(ScrollView):
         overflow-x: hidden;
         overflow-y: auto;
     }
-    """
-        + style_sheet("Pane")
-    )
+    """ + style_sheet("Pane")
     can_focus = False
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:

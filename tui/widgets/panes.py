@@ -7,7 +7,7 @@ from textual.message import Message
 
 from tui.view.cost import cost_lines
 from tui.view.frame import Frame
-from tui.view.invariants import invariants_lines
+from tui.view.invariants import invariants_lines, rows_note
 from tui.view.lines import Line
 from tui.view.method import method_lines, method_title
 from tui.view.texts import texts_lines, visible_rows
@@ -78,4 +78,12 @@ class TextsSection(Section):
     def show(self, frame: Frame) -> None:
         tokens = frame.timeline.tokens_at(frame.committed_round)
         self.heading.set(note=[(f" {tokens} tokens ", "dim")])
+        super().show(frame)
+
+
+class InvariantsSection(Section):
+    """The invariants under a heading that counts the finished rows."""
+
+    def show(self, frame: Frame) -> None:
+        self.heading.set(note=rows_note(frame))
         super().show(frame)

@@ -67,9 +67,7 @@ def _rules() -> dict[str, str]:
     rules["cell-empty"] = ""
     for name, attribute in _CELLS.items():
         ground = f"background: $meaning-{name}-cell;"
-        rules[f"cell-{name}"] = (
-            f"color: $meaning-{name}; {ground} text-style: {attribute};"
-        )
+        rules[f"cell-{name}"] = f"color: $meaning-{name}; {ground} text-style: {attribute};"
         rules[f"cell-{name}-dim"] = f"color: $meaning-{name} 60%; {ground}"
     # A filled ground where the ink is the ground's own hue: the one cell that shouts.
     rules["cell-bonus"] = (
@@ -78,9 +76,7 @@ def _rules() -> dict[str, str]:
     for name in _PHASES:
         rules[f"phase-{name}"] = f"color: $phase-{name};"
         for other in _PHASES:
-            rules[f"phase-{name}-on-{other}"] = (
-                f"color: $phase-{name}; background: $phase-{other};"
-            )
+            rules[f"phase-{name}-on-{other}"] = f"color: $phase-{name}; background: $phase-{other};"
     return rules
 
 
@@ -90,6 +86,4 @@ COMPONENTS = {component(name) for name in RULES}
 
 def style_sheet(widget: str) -> str:
     """The style sheet of a widget type that paints with these names."""
-    return "\n".join(
-        f"{widget} > .{component(name)} {{ {body} }}" for name, body in RULES.items()
-    )
+    return "\n".join(f"{widget} > .{component(name)} {{ {body} }}" for name, body in RULES.items())

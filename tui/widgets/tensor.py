@@ -51,13 +51,13 @@ class TensorPane(Pane):
         return lines
 
     def shape(self, width: int) -> Geometry:
-        zoom = default_zoom(width) if self.zoom is None else self.zoom
+        zoom = default_zoom(width, self.view.block) if self.zoom is None else self.zoom
         self.hidden = max(0, min(self.hidden, self.view.end - 1))
         return geometry(self.view, width, zoom, self.hidden)
 
     def change_zoom(self, step: int) -> None:
         """Wider or narrower cells."""
-        current = default_zoom(self.size.width) if self.zoom is None else self.zoom
+        current = default_zoom(self.size.width, self.view.block) if self.zoom is None else self.zoom
         place = min(range(len(ZOOMS)), key=lambda index: abs(ZOOMS[index] - current))
         self.zoom = ZOOMS[max(0, min(len(ZOOMS) - 1, place + step))]
         self.repaint()
@@ -141,8 +141,7 @@ class TensorSection(Section):
             title.append((f" · {record.kind}", "good" if record.kind == "grouped" else "realign"))
         if view.rows:
             title.append((f"  L = {view.edge}", "dim"))
-        title.append((f"  {frame.mode.title}", "accepted"))
+        title.append((f"  {frame.mode.title}", "text"))
         if self.tensor.hidden:
             title.append((f"  ‹ {self.tensor.hidden} columns", "parked"))
-        self.heading.set(title=title, note=paint_phases(frame))
-
+        self.heading.set(title=title, note=paint_phases(frame, self.size.width))
