@@ -15,6 +15,9 @@ from engine.sequence import Sequence
 
 CHECKED = ("I1", "I2", "I3", "I4", "I5")
 
+Found = list[tuple[str, int | None, str]]
+"""Invariant, row (None: the batch) and what is wrong."""
+
 
 class Invariants:
     """Checks a layout, and remembers since when each row has broken what."""
@@ -22,14 +25,12 @@ class Invariants:
     def __init__(self) -> None:
         self._since: dict[tuple[str, int | None], int] = {}
 
-    def before_settle(
-        self, layout: Layout, rows: list[Sequence], verdicts: list[Verdict]
-    ) -> list[tuple[str, int | None, str]]:
+    def before_settle(self, layout: Layout, rows: list[Sequence], verdicts: list[Verdict]) -> Found:
         """I4 and I5, on what the target read in this round.
 
         Call before the commit: a row's tokens are those that it had when it was fed.
         """
-        found: list[tuple[str, int | None, str]] = []
+        found: Found = []
         side = layout.target
         assert side.last is not None
         positions, mask, cells = side.last
@@ -48,14 +49,19 @@ class Invariants:
                 found.append(("I5", row.index, message))
         return found
 
-    def after_settle(self, layout: Layout) -> list[tuple[str, int | None, str]]:
-        """I1, I2 and I3, on the synchronised state."""
-        found: list[tuple[str, int | None, str]] = []
+    def after_settle(self, layout: Layout, rows: list[Sequence]) -> Found:
+        """I1, I2 and I3 on the synchronised state, and the ends of I5.
+
+        Args:
+            rows: those that took part in the round, the ended ones included.
+        """
+        found: Found = []
         paddings = [layout.padding(row) for row in layout.rows]
         length = layout.length()
         if layout.rectangular and layout.rows:
             for row, padding in zip(layout.rows, paddings, strict=True):
-                if padding + row.length != length:
+                wide = padding + row.length + layout.stale(row)
+                if wide != length:
                     message = f"padding {padding} + content {row.length} ≠ length {length}"
                     found.append(("I1", row.index, message))
             if min(paddings) != 0:
@@ -64,13 +70,15 @@ class Invariants:
         for side in layout.sides:
             who = "target" if side is layout.target else "draft"
             for row in layout.rows:
-                if row.running:
+                if row.running and layout.keeps_cache:
                     found += cache_faults(layout, side, row, who)
+        for row in rows:
+            message = end_fault(row)
+            if message:
+                found.append(("I5", row.index, message))
         return found
 
-    def violations(
-        self, round: int, found: list[tuple[str, int | None, str]]
-    ) -> tuple[Violation, ...]:
+    def violations(self, round: int, found: Found) -> tuple[Violation, ...]:
         """Make records of what was found, with the round since which it is so."""
         seen: dict[tuple[str, int | None], Violation] = {}
         for invariant, row, message in found:
@@ -98,7 +106,7 @@ def mask_fault(
     """I4: the query of the last committed token attends to exactly the row's content, and
     each later query to one cell more: the one before it in the block."""
     store = layout.target.store
-    first = place * store.columns
+    first = layout.place(row) * store.columns
     content = layout.content_cells(layout.target, row, row.length - 1) - first
     block = cells[place] - first
     expected = np.zeros(mask.shape[-1], bool)
@@ -114,24 +122,51 @@ def mask_fault(
 
 
 def choice_fault(verdict: Verdict) -> str:
-    """I5 for greedy decoding: each committed token is the target's choice at its place."""
-    if verdict.tests:
+    """I5: each committed token is the target's choice at its place; for sampling, each
+    acceptance is what its draw says, and a token that was just rejected (the draft likes it
+    better than the target, so the residual has none of it) is not drawn after all."""
+    drawn = [test for test in verdict.tests if test.draw is not None]
+    for test in drawn:
+        assert test.draw is not None
+        if (test.draw * test.draft_prob < test.target_prob) != test.accepted:
+            return f"token {test.token} was judged against its draw"
+    if drawn:
+        rejected = None if drawn[-1].accepted else drawn[-1].token
+        if rejected is not None and verdict.bonus == rejected:
+            return f"token {rejected} was rejected, and committed in place of the target's own"
         return ""
     for place, token in enumerate(verdict.block):
         if place < len(verdict.choices) and token != verdict.choices[place]:
-            return f"token {place} of the block is {token}, the target chose {verdict.choices[place]}"
+            return (
+                f"token {place} of the block is {token}, the target chose {verdict.choices[place]}"
+            )
     return ""
 
 
-def cache_faults(
-    layout: Layout, side: Side, row: Sequence, who: str
-) -> list[tuple[str, int | None, str]]:
-    """I2 and I3: the valid slots hold the committed tokens in order, at positions 0, 1, 2, …"""
-    faults: list[tuple[str, int | None, str]] = []
+def end_fault(row: Sequence) -> str:
+    """I5: nothing follows a row's end."""
+    generated = row.tokens[row.prompt_length :]
+    ends = np.flatnonzero(np.isin(generated[:-1], list(row.eos_ids))) if row.eos_ids else ()
+    if len(ends):
+        at = int(ends[0])
+        return f"{len(generated) - 1 - at} tokens follow the row's end, token {generated[at]}"
+    if row.length > max(row.limit, row.prompt_length):
+        return f"{row.length} tokens are committed, the row's limit is {row.limit}"
+    return ""
+
+
+def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
+    """I2 and I3: the valid slots hold the committed tokens in order, at positions 0, 1, 2, …
+
+    K/V that were computed at another position are not the row's own, whatever their token
+    is: they break I3 as well.
+    """
+    faults: Found = []
     count = side.valid[row.index]
     if who == "target" and count != row.length - 1:
         message = f"the cache holds {count} tokens, {row.length - 1} are due"
         faults.append(("I3", row.index, message))
+        count = min(count, row.length - 1)
     cells = layout.content_cells(side, row, count)
     held = side.store.ids.reshape(-1)[cells]
     wrong = np.flatnonzero(held != row.tokens[:count])
@@ -140,8 +175,14 @@ def cache_faults(
         message = f"{who} slot {at} holds token {held[at]}, not {row.tokens[at]}"
         faults.append(("I3", row.index, message))
     positions = side.store.positions.reshape(-1)[cells]
-    if not np.array_equal(positions, np.arange(count)):
-        faults.append(("I2", row.index, f"{who}: " + _position_fault(positions, np.arange(count))))
+    off = np.flatnonzero(positions != np.arange(count))
+    if len(off):
+        message = f"{who}: " + _position_fault(positions, np.arange(count))
+        faults.append(("I2", row.index, message))
+        at = int(off[0])
+        if not len(wrong):
+            message = f"{who} slot {at} was computed at position {positions[at]}, not {at}"
+            faults.append(("I3", row.index, message))
     return faults
 
 

@@ -81,7 +81,7 @@ class Loop:
         with meter.phase("realign"):
             settled = layout.settle()
         with meter.phase("accept"):
-            found += self.invariants.after_settle(layout)
+            found += self.invariants.after_settle(layout, rows)
         ended = [row for row in rows if not row.running]
         entries = []
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):

@@ -68,9 +68,12 @@ class Layout(ABC):
         rows: the rows that take part in the round, by place.
         room: columns that a round may need beyond the committed ones (K + 1).
         rectangular: whether I1 applies: rows padded to one length.
+        keeps_cache: whether K/V live on between rounds; else there is nothing to keep in
+            step (I3).
     """
 
     rectangular = True
+    keeps_cache = True
 
     def __init__(self, target: LanguageModel, draft: LanguageModel | None, *, room: int) -> None:
         self.target = Side(target)
@@ -114,6 +117,10 @@ class Layout(ABC):
     @abstractmethod
     def padding(self, row: Sequence) -> int:
         """Padding p of a row."""
+
+    def stale(self, row: Sequence) -> int:
+        """Slots between a row's content that hold none of it, where a method leaves some."""
+        return 0
 
     @abstractmethod
     def length(self) -> int:
