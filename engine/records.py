@@ -202,8 +202,8 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     pad_id: int = 0
 
 
-class RunHeader(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="header"):
-    """The first record of a run."""
+class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
+    """The first record of a run. Its defaults are written out: readers look for `schema`."""
 
     schema: str = SCHEMA
     lane: int = 0

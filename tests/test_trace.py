@@ -1,0 +1,130 @@
+"""Traces: written at once, read back equal, and never trusted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from engine.errors import UserError
+from engine.records import (
+    Failure,
+    Phases,
+    Prompt,
+    Record,
+    RoundRecord,
+    RowRound,
+    RunHeader,
+    Span,
+    Summary,
+    Violation,
+    totals_of,
+)
+from engine.trace import TraceWriter, read_trace
+
+HEADER = RunHeader(
+    method="eqspec",
+    settings={"batch_size": 2, "dtype": "float64"},
+    prompts=(Prompt(index=0, ids=(5, 6), text="«\x1b[31m» 🙂", category="qa"),),
+    pieces={5: " a", 6: "⟨0xF0⟩"},
+)
+ROUND = RoundRecord(
+    round=1,
+    rows=(
+        RowRound(
+            row=0,
+            proposals=(7, 8),
+            accepted=1,
+            bonus=9,
+            committed=(7, 9),
+            kept=(Span(kind="pad", length=2), Span(kind="content", length=4)),
+        ),
+    ),
+    seconds=Phases(draft=0.25, verify=0.5),
+    violations=(Violation(invariant="I2", row=0, message="positions repeat", since=1),),
+    pieces={7: "b"},
+)
+RECORDS: list[Record] = [
+    HEADER,
+    ROUND,
+    Summary(totals=totals_of([ROUND]), interrupted=True),
+    Failure(message="broke", round=2),
+]
+
+
+@pytest.fixture(params=["trace.jsonl", "trace.jsonl.zst"])
+def path(request: pytest.FixtureRequest, tmp_path: Path) -> Path:
+    return tmp_path / str(request.param)
+
+
+def write(path: Path, records: list[Record]) -> None:
+    with TraceWriter(path) as writer:
+        for record in records:
+            writer.write(record)
+
+
+def test_what_was_written_is_read_back_equal(path: Path) -> None:
+    write(path, RECORDS)
+    assert list(read_trace(path)) == RECORDS
+
+
+def test_each_record_can_be_read_while_the_run_goes_on(path: Path) -> None:
+    with TraceWriter(path) as writer:
+        for count, record in enumerate(RECORDS, start=1):
+            writer.write(record)
+            assert list(read_trace(path)) == RECORDS[:count]
+
+
+def test_a_plain_trace_is_one_json_object_a_line(tmp_path: Path) -> None:
+    write(tmp_path / "t.jsonl", RECORDS)
+    lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == len(RECORDS)
+    assert lines[0].startswith('{"type":"header","schema":"batchspec/trace/1",')
+
+
+def test_a_last_line_that_was_cut_off_ends_the_trace(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write(path, RECORDS)
+    path.write_bytes(path.read_bytes()[:-20])
+    assert list(read_trace(path)) == RECORDS[:-1]
+
+
+def test_a_compressed_trace_that_was_cut_off_keeps_what_is_whole(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.zst"
+    write(path, RECORDS)
+    path.write_bytes(path.read_bytes()[:-12])
+    assert list(read_trace(path))[:2] == RECORDS[:2]
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b"", "the trace is empty"),
+        (b"hello\n", "line 1: not a trace"),
+        (b'{"type":"round","round":1}\n', "does not begin with a run header"),
+        (b'{"type":"header","schema":"batchspec/trace/9","method":"x"}\n', "batchspec/trace/9"),
+        (b'{"type":"header","method":"x"}\n{"type":"round"}\n', "line 2: not a trace"),
+    ],
+)
+def test_what_is_no_trace_is_refused_in_one_line(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(UserError) as caught:
+        list(read_trace(path))
+    assert reason in str(caught.value)
+    assert "\n" not in str(caught.value)
+
+
+def test_a_missing_file_and_a_wrong_compression_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be read"):
+        list(read_trace(tmp_path / "none.jsonl"))
+    (tmp_path / "t.zst").write_bytes(b"plain text, not zstd\n")
+    with pytest.raises(UserError, match="not a trace"):
+        list(read_trace(tmp_path / "t.zst"))
+
+
+def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
+    with pytest.raises(UserError, match="cannot be written"):
+        TraceWriter(tmp_path / "no" / "such" / "t.jsonl")
