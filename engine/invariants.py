@@ -33,11 +33,11 @@ class Invariants:
         found: Found = []
         side = layout.target
         assert side.last is not None
-        positions, mask, cells = side.last
+        positions, mask, columns = side.last
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
             if not verdict.finite:
                 continue
-            message = mask_fault(layout, place, row, verdict, mask, cells)
+            message = mask_fault(layout, place, row, verdict, mask, columns)
             if message:
                 found.append(("I4", row.index, message))
             expected = row.length - 1 + np.arange(len(verdict.proposals) + 1)
@@ -101,16 +101,13 @@ def mask_fault(
     row: Sequence,
     verdict: Verdict,
     mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    cells: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
+    columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> str:
     """I4: the query of the last committed token attends to exactly the row's content, and
     each later query to one cell more: the one before it in the block."""
-    store = layout.target.store
-    first = layout.place(row) * store.columns
-    content = layout.content_cells(layout.target, row, row.length - 1) - first
-    block = cells[place] - first
+    block = columns[place]
     expected = np.zeros(mask.shape[-1], bool)
-    expected[content] = True
+    expected[layout.read_columns(row, row.length - 1)] = True
     for query in range(len(verdict.proposals) + 1):
         expected[block[query]] = True
         attended = mask[place, query]
@@ -131,7 +128,8 @@ def choice_fault(verdict: Verdict) -> str:
         if (test.draw * test.draft_prob < test.target_prob) != test.accepted:
             return f"token {test.token} was judged against its draw"
     if drawn:
-        rejected = None if drawn[-1].accepted else drawn[-1].token
+        last = drawn[-1]
+        rejected = last.token if not last.accepted and len(drawn) == verdict.accepted + 1 else None
         if rejected is not None and verdict.bonus == rejected:
             return f"token {rejected} was rejected, and committed in place of the target's own"
         return ""

@@ -16,16 +16,24 @@ class Sequence:
         index: request index, in the order of the prompts.
         length: committed tokens n (prompt included). Between rounds the target's cache
             holds n − 1 of them: the last one has no K/V yet.
+        pad_id: what padding is filled with. Nothing that is correct recognises padding by it.
         finish_reason: eos, length, context, batch or error; None while it runs.
     """
 
     def __init__(
-        self, prompt: Prompt, *, budget: int, context: int, eos_ids: frozenset[int]
+        self,
+        prompt: Prompt,
+        *,
+        budget: int,
+        context: int,
+        eos_ids: frozenset[int],
+        pad_id: int = 0,
     ) -> None:
         self.prompt = prompt
         self.index = prompt.index
         self.prompt_length = len(prompt.ids)
         self.eos_ids = eos_ids
+        self.pad_id = pad_id
         self.limit = min(self.prompt_length + budget, context)
         """Committed tokens at which the row ends."""
         self._limit_reason = "length" if self.prompt_length + budget <= context else "context"
@@ -75,17 +83,44 @@ class Sequence:
         Returns:
             The tokens that were kept: cut after the first eos, or at the row's limit.
         """
-        kept: list[int] = []
-        for token in block[: self.remaining]:
-            kept.append(token)
-            if token in self.eos_ids:
-                self.finish_reason = "eos"
-                break
+        kept = list(block[: self.remaining])
+        end = self.end(kept)
+        if end is not None:
+            del kept[end + 1 :]
+            self.finish_reason = "eos"
         self._tokens[self.length : self.length + len(kept)] = kept
         self.length += len(kept)
         if self.running and self.remaining <= 0:
             self.finish_reason = self._limit_reason
         return kept
+
+    def end(self, block: list[int]) -> int | None:
+        """Where in a block the row ends: at its first eos."""
+        return next((at for at, token in enumerate(block) if token in self.eos_ids), None)
+
+    def stop(self, reason: str) -> None:
+        """End the row before its own end. What it committed is kept."""
+        if self.running:
+            self.finish_reason = reason
+
+    def resume(self, other: Sequence, length: int | None = None) -> None:
+        """Take over what another object committed for the same prompt.
+
+        Args:
+            length: go back to this many tokens, and run on from there; None: go on where
+                the other stands, ended or not.
+        """
+        kept = min(other.length if length is None else length, max(self.limit, self.length))
+        assert self.prompt_length <= kept <= other.length, "a row restarts within its tokens"
+        self._tokens[:kept] = other.tokens[:kept]
+        self.length = kept
+        self.rounds, self.accepted, self.drafted = other.rounds, other.accepted, other.drafted
+        if length is None and not other.running:
+            self.finish_reason, self.error = other.finish_reason, other.error
+        elif self.running and self.end(self.output) is not None:
+            self.finish_reason = "eos"
+        elif self.running and self.remaining <= 0:
+            self.finish_reason = self._limit_reason
 
     def fail(self, message: str) -> None:
         """End the row with an error. What it committed before is kept."""
