@@ -61,7 +61,7 @@ class Loop:
             if chosen.admit:
                 layout.admit(chosen.admit)
         with meter.phase("schedule"):
-            layout.choose(chosen.rows if chosen.rows is not None else layout.rows)
+            staged = layout.choose(chosen.rows if chosen.rows is not None else layout.rows)
             rows = list(layout.rows)
             length_before = layout.length()
             counts = [self.drafter.limit(row, self.draft_tokens) for row in rows]
@@ -113,7 +113,7 @@ class Loop:
         side = self.layout.target
         last = self.layout.committed(1, side.model.device)
         block = torch.cat([last, proposals.tokens.to(side.model.device)], dim=1)
-        return self.layout.feed(side, block, -1)
+        return self.layout.verify(block, [count + 1 for count in proposals.counts])
 
     def _commit(self, row: Sequence, verdict: Verdict) -> list[int]:
         row.rounds += 1

@@ -49,6 +49,13 @@ class Feed:
         """Whether packing saves anything."""
         return self.counts is not None and sum(self.counts) < self.ids.numel()
 
+    @property
+    def real(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
+        """Which tokens are real, [rows, tokens]."""
+        rows, tokens = self.ids.shape
+        counts = np.full(rows, tokens) if self.counts is None else np.array(self.counts)
+        return np.arange(tokens) < counts[:, None]
+
 
 class LanguageModel:
     """A target or a draft.
@@ -154,8 +161,7 @@ class Packing:
         assert feed.counts is not None
         rows, tokens = feed.ids.shape
         self.shape = (rows, tokens)
-        real = np.arange(tokens) < np.array(feed.counts)[:, None]
-        flat = np.flatnonzero(real)
+        flat = np.flatnonzero(feed.real)
         back = np.zeros(rows * tokens, np.int64)
         back[flat] = np.arange(len(flat))
         self._flat = torch.from_numpy(flat).to(device)

@@ -23,28 +23,34 @@ class Side:
 
     Attributes:
         valid: by request index, how many of the row's committed tokens have right K/V.
-        last: positions [rows, tokens], mask [rows, tokens, columns] and cells of the
-            latest forward, for the invariants.
+        last: positions [rows, tokens], mask [rows, tokens, columns read] and columns
+            [rows, tokens] of the latest forward, for the invariants.
     """
 
     model: LanguageModel
     store: KVStore = field(default_factory=KVStore)
     valid: dict[int, int] = field(default_factory=dict)
-    unstamped: list[tuple[LedgerArray, Tensor, LedgerArray]] = field(default_factory=list)
+    unstamped: list[tuple[KVStore, LedgerArray, Tensor, MaskArray, LedgerArray]] = field(
+        default_factory=list
+    )
     last: tuple[LedgerArray, MaskArray, LedgerArray] | None = None
 
-    def run(self, feed: Feed, *, cells: LedgerArray, keep: int) -> Tensor:
+    def run(
+        self, feed: Feed, *, cells: LedgerArray, keep: int, store: KVStore | None = None
+    ) -> Tensor:
         """One forward. The ledger is written later, when the ids are on the host anyway."""
+        store = store or self.store
         positions = feed.positions.numpy()
-        self.last = (positions, feed.mask[:, 0].numpy(), cells)
-        logits = self.model.forward(feed, self.store, keep=keep)
-        self.unstamped.append((cells, feed.ids, positions))
+        self.last = (positions, feed.mask[:, 0].numpy(), cells % store.columns)
+        logits = self.model.forward(feed, store, keep=keep)
+        real = feed.real
+        self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
         return logits
 
     def stamp(self) -> None:
         """Enter what was fed since the last call in the ledger."""
-        for cells, ids, positions in self.unstamped:
-            self.store.stamp(cells, ids.cpu().numpy(), positions)
+        for store, cells, ids, real, positions in self.unstamped:
+            store.stamp(cells, ids.cpu().numpy()[real], positions)
         self.unstamped.clear()
 
 
@@ -90,7 +96,15 @@ class Layout(ABC):
         """Take rows into the batch and prefill `prompt[:-1]` on both sides."""
 
     @abstractmethod
-    def feed(self, side: Side, ids: Tensor, offset: int, *, keep: int = 0) -> Tensor:
+    def feed(
+        self,
+        side: Side,
+        ids: Tensor,
+        offset: int,
+        *,
+        keep: int = 0,
+        counts: list[int] | None = None,
+    ) -> Tensor:
         """Run one side over a block.
 
         Args:
@@ -98,18 +112,36 @@ class Layout(ABC):
                 own K_i, hold any id: they are never attended to by what counts.
             offset: see the class.
             keep: last tokens that need logits; 0 = all.
+            counts: how many tokens of each row are real, where that is known: the model
+                then computes only those (`Feed.counts`).
 
         Returns:
             Logits [rows, tokens kept, head columns].
         """
 
+    def verify(self, block: Tensor, counts: list[int]) -> Tensor:
+        """Run the target over [last committed, d1 … dK].
+
+        Args:
+            block: [rows, K + 1].
+            counts: K_i + 1 of each row.
+
+        Returns:
+            Logits [rows, K + 1, vocabulary]; beyond a row's count they mean nothing.
+        """
+        return self.feed(self.target, block, -1, counts=counts)
+
     @abstractmethod
     def settle(self) -> Settled:
         """Synchronise after the commit: drop rows that ended, make room, realign."""
 
-    def choose(self, rows: list[Sequence]) -> None:
-        """Make these rows the batch of the round. Most layouts always run all they hold."""
+    def choose(self, rows: list[Sequence]) -> int:
+        """Make these rows the batch of the round, and return the bytes of K/V moved for it.
+
+        Most layouts always run all they hold, and move nothing.
+        """
         assert rows == self.rows
+        return 0
 
     def compact(self) -> None:
         """Give back what rows that ended still hold."""
@@ -129,6 +161,12 @@ class Layout(ABC):
     @abstractmethod
     def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
         """Flat cells of the row's first `count` content tokens, in order."""
+
+    def read_columns(self, row: Sequence, count: int) -> LedgerArray:
+        """Columns in which the row's first `count` content tokens lay when the target read
+        them in this round."""
+        cells = self.content_cells(self.target, row, count)
+        return cells - self.place(row) * self.target.store.columns
 
     @abstractmethod
     def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:

@@ -40,7 +40,15 @@ class Rectangle(Layout):
                 self.feed(side, block, -self._length, keep=1)
                 side.stamp()
 
-    def feed(self, side: Side, ids: Tensor, offset: int, *, keep: int = 0) -> Tensor:
+    def feed(
+        self,
+        side: Side,
+        ids: Tensor,
+        offset: int,
+        *,
+        keep: int = 0,
+        counts: list[int] | None = None,
+    ) -> Tensor:
         rows, tokens = ids.shape
         start = self._length + offset
         columns = start + np.arange(tokens)
@@ -51,7 +59,7 @@ class Rectangle(Layout):
         write = Write(rows=rows, read=start + tokens, start=start)
         positions = torch.from_numpy(self.block_positions(tokens, offset, side))
         cells = np.arange(rows)[:, None] * side.store.columns + columns
-        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write)
+        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write, counts)
         return side.run(block, cells=cells, keep=keep)
 
     def attended(self, side: Side, start: int, ids: Tensor) -> MaskArray:

@@ -76,7 +76,15 @@ class Slots(Layout):
         side.run(block, cells=cells, keep=1)
         side.stamp()
 
-    def feed(self, side: Side, ids: Tensor, offset: int, *, keep: int = 0) -> Tensor:
+    def feed(
+        self,
+        side: Side,
+        ids: Tensor,
+        offset: int,
+        *,
+        keep: int = 0,
+        counts: list[int] | None = None,
+    ) -> Tensor:
         rows, tokens = ids.shape
         lengths = np.array([row.length for row in self.rows], np.int64)
         columns = lengths[:, None] + offset + np.arange(tokens)
@@ -86,7 +94,7 @@ class Slots(Layout):
         cells = np.arange(rows)[:, None] * self.columns + columns
         write = Write(rows=rows, read=read, cells=torch.from_numpy(cells.reshape(-1)))
         positions = torch.from_numpy(self.block_positions(tokens, offset, side))
-        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write)
+        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write, counts)
         return side.run(block, cells=cells, keep=keep)
 
     def settle(self) -> Settled:
