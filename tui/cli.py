@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import click
@@ -18,6 +19,13 @@ from tui.results import STDOUT
 
 PROGRAM = "batchspec-tui"
 INTERRUPTED = 130
+
+
+def _version() -> str:
+    try:
+        return version(PROGRAM)
+    except PackageNotFoundError:
+        return "(not installed)"
 
 
 class Commands(LazyGroup):
@@ -40,7 +48,7 @@ class Commands(LazyGroup):
     invoke_without_command=True,
     context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100},
 )
-@click.version_option(package_name=PROGRAM, prog_name=PROGRAM)
+@click.version_option(_version(), prog_name=PROGRAM)
 @click.option("--paused", is_flag=True, help="Load, and wait for a key before the first round.")
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
 @shared_options
