@@ -65,7 +65,8 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Length of the accepted prefix of the proposals, 0 … K_i."""
     bonus: int | None = None
     """The token that the target added after the accepted prefix; None where none was
-    added (an end inside the accepted prefix; dsd)."""
+    added (an end inside the accepted prefix). dsd takes the draft's first wrong token for
+    it, and adds none when all are accepted."""
     committed: tuple[int, ...] = ()
     """Tokens that became final in this round, in order (cut at an end of the row)."""
     before: int = 0

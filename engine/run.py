@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Iterator, Sequence as Seq
+from collections.abc import Iterator
+from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.draft import Drafter, ModelDraft, NoDraft
+from engine.draft import Drafter, NoDraft
 from engine.loop import Loop
 from engine.memory import peak_memory_bytes
 from engine.methods import Method, method_named
@@ -51,20 +52,11 @@ class Run:
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
-        self.rows = [
-            Sequence(
-                prompt,
-                budget=settings.max_new_tokens,
-                context=pair.target.context,
-                eos_ids=frozenset(pair.tokenizer.eos_ids),
-            )
-            for prompt in self.prompts
-        ]
+        method = method_named(settings.method)
+        self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
         self.history: list[RoundRecord] = []
         self._texts = _Texts(pair.tokenizer, self.prompts)
-        self._loop = build_loop(
-            method_named(settings.method), pair, self.settings, self.rows, lane
-        )
+        self._loop = build_loop(method, pair, self.settings, self.rows, lane)
 
     def header(self) -> RunHeader:
         """The run's first record."""
@@ -123,6 +115,17 @@ class Run:
         )
 
 
+def new_row(method: Method, pair: Pair, settings: Settings, prompt: Prompt) -> Sequence:
+    """A row that stands at the end of its prompt."""
+    return method.row(
+        prompt,
+        budget=settings.max_new_tokens,
+        context=pair.target.context,
+        eos_ids=frozenset(pair.tokenizer.eos_ids),
+        pad_id=pair.tokenizer.pad_id,
+    )
+
+
 def build_loop(
     method: Method, pair: Pair, settings: Settings, rows: list[Sequence], lane: int
 ) -> Loop:
@@ -130,7 +133,7 @@ def build_loop(
     drafting = method.drafts and settings.draft_tokens != 0
     draft: LanguageModel | None = pair.draft if drafting else None
     draft_tokens = int(settings.draft_tokens) if drafting else 0  # type: ignore[arg-type]
-    drafter: Drafter = ModelDraft(draft.context) if draft is not None else NoDraft()
+    drafter: Drafter = method.draft(draft.context) if draft is not None else NoDraft()
     layout = method.layout(pair.target, draft, rows, settings, draft_tokens + 1)
     return Loop(
         layout=layout,
