@@ -19,6 +19,9 @@ from engine.settings import Sampling
 PROPOSE, ACCEPT, RESIDUAL = 0, 1, 2
 """The purposes of a random number."""
 
+_COLDEST = 1e-37
+"""The smallest temperature that float32 can divide by."""
+
 
 def uniform(seed: int, request: int, position: int, purpose: int) -> float:
     """The random number of one draw, in [0, 1). A counter-based generator (Philox)
@@ -38,7 +41,9 @@ def warp(logits: Tensor, sampling: Sampling) -> Tensor:
     Returns:
         Probabilities of the same shape. Ties at the top-k boundary are all kept.
     """
-    scaled = logits.float() / sampling.temperature
+    wide = logits.float()
+    # below the best one, so that the smallest temperature overflows to −inf and not to NaN
+    scaled = (wide - wide.amax(dim=-1, keepdim=True)) / max(sampling.temperature, _COLDEST)
     if 0 < sampling.top_k < scaled.shape[-1]:
         smallest = scaled.topk(sampling.top_k, dim=-1).values[..., -1:]
         scaled = scaled.masked_fill(scaled < smallest, float("-inf"))

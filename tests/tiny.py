@@ -186,3 +186,17 @@ def broken_forward(model: LanguageModel, damage: Any) -> Iterator[None]:
         yield
     finally:
         del model.forward
+
+
+@contextmanager
+def broken_embedding(model: LanguageModel, token: int) -> Iterator[None]:
+    """Within the block, whoever reads `token` gets NaN."""
+    weight = model.hf.get_input_embeddings().weight
+    kept = weight[token].detach().clone()
+    try:
+        with torch.no_grad():
+            weight[token] = float("nan")
+        yield
+    finally:
+        with torch.no_grad():
+            weight[token] = kept
