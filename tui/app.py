@@ -101,11 +101,16 @@ class BatchspecApp(App[int]):
         self.exit(TERMINATED)
 
     def get_system_commands(self, screen: Screen[object]) -> Iterable[SystemCommand]:
-        yield from super().get_system_commands(screen)
+        for command in super().get_system_commands(screen):
+            if command.title not in ("Keys", "Maximize", "Minimize"):
+                yield command
+        yield SystemCommand("Help", "Every key, and what the signs mean", self.action_help)
         main = self._main
         if main is None:
             return
-        yield SystemCommand("Run or pause", "space", main.action_toggle_run)
+        yield SystemCommand(
+            "Run or pause", "Hold before the next round, or go on", main.action_toggle_run
+        )
         yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)

@@ -32,12 +32,13 @@ class MethodScreen(ModalScreen[str | None]):
     DEFAULT_CSS = """
     MethodScreen { align: center middle; background: $background 60%; }
     MethodScreen > Vertical {
-        width: 76; max-width: 96%; height: auto; max-height: 90%;
+        width: 84; max-width: 96%; height: auto; max-height: 90%;
         background: $background; border: round $line-rule; padding: 0 1;
     }
     MethodScreen OptionList {
-        height: auto; max-height: 16; background: $background; border: none; padding: 0;
+        height: auto; max-height: 16; background: $background; border: none; padding: 1 0;
     }
+    MethodScreen OptionList:focus { border: none; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,m,q", "close", "close")]
 

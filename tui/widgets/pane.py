@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from rich.segment import Segment
 from rich.style import Style
 from textual.geometry import Region, Size
@@ -12,7 +10,7 @@ from textual.strip import Strip
 
 from tui.view.frame import Frame
 from tui.view.lines import Line, Piece
-from tui.widgets.styles import COMPONENTS, component, style_sheet
+from tui.widgets.styles import palette_of
 
 
 class Pane(ScrollView):
@@ -22,7 +20,6 @@ class Pane(ScrollView):
     refreshes the lines that differ, no others.
     """
 
-    COMPONENT_CLASSES: ClassVar[set[str]] = COMPONENTS
     DEFAULT_CSS = """
     Pane {
         height: 1fr;
@@ -32,14 +29,13 @@ class Pane(ScrollView):
         overflow-x: hidden;
         overflow-y: auto;
     }
-    """ + style_sheet("Pane")
+    """
     can_focus = False
 
     def __init__(self, *, id: str | None = None, classes: str | None = None) -> None:
         super().__init__(id=id, classes=classes)
         self.frame = Frame()
         self._lines: list[Line] = []
-        self._styles: dict[str, Style] = {}
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         """The lines for this frame in this room."""
@@ -76,19 +72,17 @@ class Pane(ScrollView):
 
     def notify_style_update(self) -> None:
         super().notify_style_update()
-        self._styles.clear()
+        self.refresh()
 
     def ink(self, name: str) -> Style:
         """The style that the theme gives this name."""
-        style = self._styles.get(name)
-        if style is None:
-            style = self._styles[name] = self.get_component_rich_style(component(name))
-        return style
+        return palette_of(self.app.theme_variables)[name]
 
     def strip(self, line: list[Piece], width: int) -> Strip:
         """A line as the screen wants it."""
-        segments = [Segment(text, self.ink(name)) for text, name in line if text]
-        return Strip(segments).adjust_cell_length(width, self.ink("text"))
+        palette = palette_of(self.app.theme_variables)
+        segments = [Segment(text, palette[name]) for text, name in line if text]
+        return Strip(segments).adjust_cell_length(width, palette["text"])
 
     def render_line(self, y: int) -> Strip:
         width = self.size.width

@@ -1,89 +1,126 @@
-"""The names that views paint with, and the one style sheet that colours them.
+"""The names that views paint with, and how a theme's colours become their styles.
 
 Each meaning has an ink (`accepted`) and a cell (`cell-accepted`: ink, ground and
 attribute). Attributes differ from meaning to meaning, so that the screen can be
-read without any colour.
+read without any colour. The styles are made from the theme's variables when they
+are first needed: a pane costs the style sheet nothing.
 """
 
 from __future__ import annotations
 
-INKS = {
-    "text": "color: $foreground;",
-    "quiet": "color: $foreground 65%;",
-    "dim": "color: $line-dim;",
-    "faint": "color: $line-dim 75%;",
-    "rule": "color: $line-rule;",
-    "edge": "color: $line-dim;",
-    "strong": "color: $line-strong; text-style: bold;",
-    "title": "color: $line-strong;",
-    "method": "color: $primary; text-style: bold;",
-    "good": "color: $success;",
-    "paused": "color: $warning; text-style: bold;",
-    "parked": "color: $accent; text-style: bold;",
-    "typed": "color: $background; background: $accent; text-style: bold;",
-    "broken": "color: $meaning-diverged; text-style: bold;",
-    "empty": "",
-    "prompt": "color: $meaning-prompt; text-style: italic;",
-    "committed": "color: $meaning-committed;",
-    "accepted": "color: $meaning-accepted;",
-    "bonus": "color: $meaning-bonus; text-style: bold;",
-    "proposed": "color: $meaning-proposed; text-style: italic;",
-    "rejected": "color: $meaning-rejected;",
-    "struck": "color: $meaning-rejected; text-style: strike;",
-    "pad": "color: $meaning-pad;",
-    "stale": "color: $meaning-stale;",
-    "ghost": "color: $meaning-ghost; text-style: underline;",
-    "diverged": "color: $meaning-diverged; text-style: bold;",
-    "realign": "color: $phase-realign;",
-    "key": "color: $line-strong; text-style: bold;",
-    "tab": "color: $line-dim;",
-    "tab-current": "color: $line-strong; text-style: bold underline;",
-}
+from collections.abc import Mapping
+from typing import NamedTuple
 
-_CELLS = {
-    "prompt": "italic",
-    "committed": "none",
-    "accepted": "bold",
-    "bonus": "bold reverse",
-    "proposed": "italic",
-    "rejected": "strike",
-    "pad": "none",
-    "stale": "dim",
-    "ghost": "underline",
-}
+from rich.style import Style
+from textual.color import Color
+
+
+class Ink(NamedTuple):
+    """Which variables and attributes a name stands for."""
+
+    ink: str = "foreground"
+    ground: str = "background"
+    attributes: str = ""
+    share: float = 1.0
+    """How much of the ink there is, the rest is ground."""
+
 
 _PHASES = ("verify", "draft", "accept", "realign", "schedule", "prefill")
 
-_PREFIX = "ink--"
 
-
-def component(name: str) -> str:
-    """The component class of a style name."""
-    return _PREFIX + name
-
-
-def _rules() -> dict[str, str]:
-    rules = dict(INKS)
-    rules["cell-empty"] = ""
-    for name, attribute in _CELLS.items():
-        ground = f"background: $meaning-{name}-cell;"
-        rules[f"cell-{name}"] = f"color: $meaning-{name}; {ground} text-style: {attribute};"
-        rules[f"cell-{name}-dim"] = f"color: $meaning-{name} 60%; {ground}"
-    # A filled ground where the ink is the ground's own hue: the one cell that shouts.
-    rules["cell-bonus"] = (
-        "color: $meaning-bonus; background: $meaning-bonus-cell; text-style: bold underline;"
-    )
+def _inks() -> dict[str, Ink]:
+    inks = {
+        "text": Ink(),
+        "quiet": Ink(share=0.65),
+        "dim": Ink("line-dim"),
+        "faint": Ink("line-dim", share=0.75),
+        "rule": Ink("line-rule"),
+        "edge": Ink("line-dim"),
+        "strong": Ink("line-strong", attributes="bold"),
+        "title": Ink("line-strong"),
+        "method": Ink("primary", attributes="bold"),
+        "good": Ink("success"),
+        "paused": Ink("warning", attributes="bold"),
+        "parked": Ink("accent", attributes="bold"),
+        "typed": Ink("background", "accent", "bold"),
+        "broken": Ink("meaning-diverged", attributes="bold"),
+        "empty": Ink(),
+        "cell-empty": Ink(),
+        "prompt": Ink("meaning-prompt", attributes="italic"),
+        "committed": Ink("meaning-committed"),
+        "accepted": Ink("meaning-accepted"),
+        "bonus": Ink("meaning-bonus", attributes="bold"),
+        "proposed": Ink("meaning-proposed", attributes="italic"),
+        "rejected": Ink("meaning-rejected"),
+        "struck": Ink("meaning-rejected", attributes="strike"),
+        "pad": Ink("meaning-pad"),
+        "stale": Ink("meaning-stale"),
+        "ghost": Ink("meaning-ghost", attributes="underline"),
+        "diverged": Ink("meaning-diverged", attributes="bold"),
+        "realign": Ink("phase-realign"),
+        "key": Ink("line-strong", attributes="bold"),
+        "tab": Ink("line-dim"),
+        "tab-current": Ink("line-strong", attributes="bold underline"),
+    }
+    cells = {
+        "prompt": "italic",
+        "committed": "",
+        "accepted": "bold",
+        "bonus": "bold underline",
+        "proposed": "italic",
+        "rejected": "strike",
+        "pad": "",
+        "stale": "dim",
+        "ghost": "underline",
+    }
+    for name, attributes in cells.items():
+        ink, ground = f"meaning-{name}", f"meaning-{name}-cell"
+        inks[f"cell-{name}"] = Ink(ink, ground, attributes)
+        inks[f"cell-{name}-dim"] = Ink(ink, ground, share=0.6)
     for name in _PHASES:
-        rules[f"phase-{name}"] = f"color: $phase-{name};"
+        inks[f"phase-{name}"] = Ink(f"phase-{name}")
         for other in _PHASES:
-            rules[f"phase-{name}-on-{other}"] = f"color: $phase-{name}; background: $phase-{other};"
-    return rules
+            inks[f"phase-{name}-on-{other}"] = Ink(f"phase-{name}", f"phase-{other}")
+    return inks
 
 
-RULES = _rules()
-COMPONENTS = {component(name) for name in RULES}
+INKS = _inks()
 
 
-def style_sheet(widget: str) -> str:
-    """The style sheet of a widget type that paints with these names."""
-    return "\n".join(f"{widget} > .{component(name)} {{ {body} }}" for name, body in RULES.items())
+class Palette:
+    """The styles of one theme, by name."""
+
+    def __init__(self, variables: Mapping[str, str]) -> None:
+        self._variables = variables
+        self._styles: dict[str, Style] = {}
+
+    def __getitem__(self, name: str) -> Style:
+        style = self._styles.get(name)
+        if style is None:
+            style = self._styles[name] = self._make(INKS[name])
+        return style
+
+    def _colour(self, variable: str) -> Color:
+        return Color.parse(self._variables.get(variable, "ansi_default"))
+
+    def _make(self, ink: Ink) -> Style:
+        colour, ground = self._colour(ink.ink), self._colour(ink.ground)
+        attributes = ink.attributes
+        if ink.share < 1.0:
+            if colour.ansi is None and ground.ansi is None:
+                colour = ground.blend(colour, ink.share)
+            else:
+                attributes += " dim"
+        base = Style(color=colour.rich_color, bgcolor=ground.rich_color)
+        return base + Style.parse(attributes) if attributes else base
+
+
+_latest: tuple[Mapping[str, str], Palette] | None = None
+
+
+def palette_of(variables: Mapping[str, str]) -> Palette:
+    """The palette of these theme variables; panes of one app share it."""
+    global _latest
+    if _latest is None or _latest[0] is not variables:
+        _latest = (variables, Palette(variables))
+    return _latest[1]
