@@ -30,7 +30,7 @@ class Invariants:
 
         Call before the commit: a row's tokens are those that it had when it was fed.
         """
-        found: Found = []
+        found = rectangle_faults(layout, rows) if layout.aligned else []
         side = layout.target
         assert side.last is not None
         positions, mask, columns = side.last
@@ -56,17 +56,8 @@ class Invariants:
             rows: those that took part in the round, the ended ones included.
         """
         found: Found = []
-        paddings = [layout.padding(row) for row in layout.rows]
-        length = layout.length()
-        if layout.rectangular and layout.rows:
-            for row, padding in zip(layout.rows, paddings, strict=True):
-                wide = padding + row.length + layout.stale(row)
-                if wide != length:
-                    message = f"padding {padding} + content {row.length} ≠ length {length}"
-                    found.append(("I1", row.index, message))
-            if min(paddings) != 0:
-                message = f"padding piles up: every row has at least {min(paddings)}"
-                found.append(("I1", None, message))
+        if layout.rectangular:
+            found += rectangle_faults(layout, layout.rows)
         for side in layout.sides:
             who = "target" if side is layout.target else "draft"
             for row in layout.rows:
@@ -93,6 +84,21 @@ class Invariants:
                 )
         self._since = {key: since for key, since in self._since.items() if key in seen}
         return tuple(seen.values())
+
+
+def rectangle_faults(layout: Layout, rows: list[Sequence]) -> Found:
+    """I1: padding, content and stale slots fill the rectangle, and padding does not pile up."""
+    found: Found = []
+    paddings = [layout.padding(row) for row in rows]
+    length = layout.length()
+    for row, padding in zip(rows, paddings, strict=True):
+        if padding + row.length + layout.stale(row) != length:
+            message = f"padding {padding} + content {row.length} ≠ length {length}"
+            found.append(("I1", row.index, message))
+    if paddings and min(paddings) != 0:
+        message = f"padding piles up: every row has at least {min(paddings)}"
+        found.append(("I1", None, message))
+    return found
 
 
 def mask_fault(
@@ -144,7 +150,7 @@ def choice_fault(verdict: Verdict) -> str:
 def end_fault(row: Sequence) -> str:
     """I5: nothing follows a row's end."""
     generated = row.tokens[row.prompt_length :]
-    ends = np.flatnonzero(np.isin(generated[:-1], list(row.eos_ids))) if row.eos_ids else ()
+    ends = np.flatnonzero(np.isin(generated[:-1], np.array([*row.eos_ids], np.int64)))
     if len(ends):
         at = int(ends[0])
         return f"{len(generated) - 1 - at} tokens follow the row's end, token {generated[at]}"

@@ -46,7 +46,7 @@ class KVStore:
         self.columns = 0
         self.buffers: list[Tensor] = []
         """k0, v0, k1, v1, …, each [cells, heads, head dim]."""
-        self.spare: dict[tuple[torch.device, torch.dtype, int, int], Tensor] = {}
+        self._spare: dict[tuple[object, ...], Tensor] = {}
         self.ids: LedgerArray = np.full((0, 0), EMPTY, np.int64)
         """Token id that was written to each cell, [rows, columns]."""
         self.positions: LedgerArray = np.full((0, 0), EMPTY, np.int64)
@@ -56,48 +56,65 @@ class KVStore:
     # ---- shape ---------------------------------------------------------------------
 
     def clear(self, rows: int, columns: int) -> None:
-        """Start afresh with an empty grid. Buffers that are large enough are kept."""
+        """Start afresh with an empty grid. Buffers that are large enough are used again."""
         self.rows, self.columns = rows, columns
         self.ids = np.full((rows, columns), EMPTY, np.int64)
         self.positions = np.full((rows, columns), EMPTY, np.int64)
         for index, buffer in enumerate(self.buffers):
             if buffer.shape[0] < rows * columns:
                 self.buffers[index] = buffer.new_zeros((rows * columns, *buffer.shape[1:]))
+            else:
+                buffer.zero_()
 
-    def regrid(self, source: LedgerArray, columns: int) -> int:
+    def regrid(self, source: LedgerArray) -> int:
         """Move every cell at once: new cell j holds what was in old cell `source[j]`.
 
         One gather a tensor, with indices computed once for all layers. Entries of −1
         are cells that hold nothing; they receive some finite cell of the same row.
 
         Args:
-            source: old flat cell indices, [new rows, columns].
-            columns: columns of the new grid.
+            source: old flat cell indices, [new rows, new columns].
 
         Returns:
             Bytes read and written for cells that hold something.
         """
-        rows = source.shape[0]
+        return self.gather(self, source)
+
+    def gather(self, other: KVStore, source: LedgerArray) -> int:
+        """Become a grid of another store's cells (`regrid` tells the rest)."""
         held = source >= 0
         fill = np.where(held.any(axis=1), np.where(held, source, 0).max(axis=1), 0)
         flat = np.where(held, source, fill[:, None]).reshape(-1)
+        cells = len(flat)
         moved = 0
         indices: dict[torch.device, Tensor] = {}
-        for place, buffer in enumerate(self.buffers):
-            index = indices.get(buffer.device)
-            if index is None:
-                index = indices[buffer.device] = torch.from_numpy(flat).to(buffer.device)
-            target = self._take_spare(buffer, len(flat))
-            torch.index_select(buffer, 0, index, out=target[: len(flat)])
+        for place, buffer in enumerate(other.buffers):
+            if buffer.device not in indices:
+                indices[buffer.device] = torch.from_numpy(flat).to(buffer.device)
+            target = self._room_for(place, buffer, cells, spare=other is self)
+            torch.index_select(buffer, 0, indices[buffer.device], out=target[:cells])
+            if other is self:  # the buffer that was read is the next one's target
+                self._spare[_kind(buffer)] = buffer
             self.buffers[place] = target
-            self._put_spare(buffer)
             moved += 2 * int(held.sum()) * buffer[0].numel() * buffer.element_size()
-        for name in ("ids", "positions"):
-            ledger = getattr(self, name).reshape(-1)
-            new = np.where(held, ledger[flat].reshape(source.shape), EMPTY) if len(ledger) else None
-            setattr(self, name, new if new is not None else np.full(source.shape, EMPTY, np.int64))
-        self.rows, self.columns = rows, columns
+        ids, positions = other.ids.reshape(-1), other.positions.reshape(-1)
+        self.ids = np.where(held, ids[flat].reshape(source.shape), EMPTY)
+        self.positions = np.where(held, positions[flat].reshape(source.shape), EMPTY)
+        self.rows, self.columns = source.shape
         return moved
+
+    def _room_for(self, place: int, like: Tensor, cells: int, *, spare: bool) -> Tensor:
+        """A buffer for at least so many cells: the spare one, or the one in place."""
+        found: Tensor | None = None
+        if spare:
+            found = self._spare.pop(_kind(like), None)
+        elif place < len(self.buffers):
+            found = self.buffers[place]
+        else:
+            self.buffers.append(like[:0])
+        if found is None or found.shape[0] < cells:
+            found = like.new_zeros((cells + cells // 4, *like.shape[1:]))
+        return found
 
     def copy_cells(self, other: KVStore, source: LedgerArray, target: LedgerArray) -> int:
         """Copy cells `source` of another store (flat indices) to cells `target` of this one.
@@ -117,16 +134,10 @@ class KVStore:
         self.positions.reshape(-1)[target] = other.positions.reshape(-1)[source]
         return moved
 
-    def _take_spare(self, like: Tensor, cells: int) -> Tensor:
-        key = (like.device, like.dtype, like.shape[1], like.shape[2])
-        spare = self.spare.pop(key, None)
-        if spare is None or spare.shape[0] < cells:
-            room = max(cells, like.shape[0])
-            spare = like.new_zeros((room, *like.shape[1:]))
-        return spare
-
-    def _put_spare(self, buffer: Tensor) -> None:
-        self.spare[(buffer.device, buffer.dtype, buffer.shape[1], buffer.shape[2])] = buffer
+    def forget(self, cells: LedgerArray) -> None:
+        """Note that cells hold nothing any more. What is in the tensors stays, masked."""
+        self.ids.reshape(-1)[cells] = EMPTY
+        self.positions.reshape(-1)[cells] = EMPTY
 
     def zero_row(self, row: int) -> None:
         """Forget a row whose cells may hold non-finite numbers."""
@@ -136,7 +147,7 @@ class KVStore:
     @property
     def allocated_bytes(self) -> int:
         """Bytes of all buffers, the spare ones included."""
-        tensors = [*self.buffers, *self.spare.values()]
+        tensors = [*self.buffers, *self._spare.values()]
         return sum(tensor.numel() * tensor.element_size() for tensor in tensors)
 
     # ---- what a layer of the model does ------------------------------------------------
@@ -181,3 +192,8 @@ class KVStore:
         """
         self.ids.reshape(-1)[cells.reshape(-1)] = ids.reshape(-1)
         self.positions.reshape(-1)[cells.reshape(-1)] = positions.reshape(-1)
+
+
+def _kind(buffer: Tensor) -> tuple[object, ...]:
+    """Buffers of one kind may stand in for one another."""
+    return (buffer.device, buffer.dtype, *buffer.shape[1:])

@@ -6,15 +6,18 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
+from msgspec.structs import replace
 from torch import Tensor
 
 from engine.accept import Lossless, Verdict
+from engine.adaptive import Choice, DraftTokens
 from engine.draft import Drafter, Proposals
 from engine.errors import NonFiniteLogits
-from engine.invariants import CHECKED, Invariants
+from engine.invariants import CHECKED, Found, Invariants
 from engine.layout.base import Layout
 from engine.meter import Meter
-from engine.records import Phases, RoundRecord, RowRound, Span
+from engine.records import RoundRecord, RowRound
+from engine.report import note_fed, row_record
 from engine.sampling import Sampler
 from engine.schedule import Chosen, Schedule
 from engine.sequence import Sequence
@@ -22,11 +25,10 @@ from engine.sequence import Sequence
 
 @dataclass
 class Loop:
-    """One run of one method. `rounds()` is the whole algorithm.
+    """One run of one method: its choice at every seam.
 
-    Attributes:
-        draft_tokens: K, read at the beginning of each round, so it may be changed
-            between rounds.
+    What is charged to the phases is decoding. Checking the invariants and writing the
+    record are the microscope's own work, and are charged to nothing.
     """
 
     layout: Layout
@@ -34,7 +36,7 @@ class Loop:
     drafter: Drafter
     accept: Lossless
     sampler: Sampler
-    draft_tokens: int
+    draft_tokens: DraftTokens
     lane: int = 0
 
     def __post_init__(self) -> None:
@@ -57,62 +59,51 @@ class Loop:
         if chosen is None:
             return None
         self.round += 1
-        with meter.phase("prefill"):
-            if chosen.admit:
+        if chosen.admit:
+            with meter.phase("prefill"):
                 layout.admit(chosen.admit)
-        with meter.phase("schedule"):
-            staged = layout.choose(chosen.rows if chosen.rows is not None else layout.rows)
-            rows = list(layout.rows)
-            length_before = layout.length()
-            counts = [self.drafter.limit(row, self.draft_tokens) for row in rows]
+
+        # rows of one length are stacked as they are; others have to be padded first
+        gather = "realign" if chosen.kind == "fallback" else "schedule"
+        with meter.phase(gather):
+            staged = layout.choose(layout.rows if chosen.rows is None else chosen.rows)
+        rows = list(layout.rows)
+        length_before = layout.length()
         with meter.phase("draft"):
+            k = self.draft_tokens.choose(len(rows))
+            counts = [self.drafter.limit(row, k.draft_tokens) for row in rows]
             proposals = self.drafter.propose(layout, counts, self.sampler)
         with meter.phase("verify"):
             logits = self._verify(proposals)
         with meter.phase("accept"):
             verdicts = self.accept.judge(logits, proposals, rows, self.sampler)
-            layout.target.stamp()
-            found = self.invariants.before_settle(layout, rows, verdicts)
-            fed = [layout.fed_spans(row, v.proposals) for row, v in zip(rows, verdicts, strict=True)]
-            positions = layout.target.last[0].tolist() if layout.target.last else []
-            places = {row.index: place for place, row in enumerate(rows)}
-            befores = [row.length for row in rows]
-            committed = [self._commit(row, v) for row, v in zip(rows, verdicts, strict=True)]
-        with meter.phase("realign"):
-            settled = layout.settle()
+
+        layout.target.stamp()
+        found = self.invariants.before_settle(layout, rows, verdicts)
+        fed = note_fed(layout, rows, verdicts, chosen.why)
+
         with meter.phase("accept"):
-            found += self.invariants.after_settle(layout, rows)
-        ended = [row for row in rows if not row.running]
-        entries = []
-        for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
-            entries.append(
-                RowRound(
-                    row=row.index,
-                    place=places[row.index],
-                    proposals=verdict.proposals,
-                    accepted=verdict.accepted,
-                    bonus=verdict.bonus if len(committed[place]) > verdict.accepted else None,
-                    committed=tuple(committed[place]),
-                    before=befores[place],
-                    positions=tuple(positions[place][: len(verdict.proposals) + 1]),
-                    fed=fed[place],
-                    finish_reason=row.finish_reason,
-                    error=row.error,
-                    why=chosen.why.get(row.index, ""),
-                    waited=row.waited,
-                    tests=verdict.tests,
-                    **self._state(row, settled.deltas),
-                )
-            )
+            committed = [self._commit(row, v) for row, v in zip(rows, verdicts, strict=True)]
+        with meter.phase("schedule" if chosen.kind == "grouped" else "realign"):
+            settled = layout.settle()
+
+        found += self.invariants.after_settle(layout, rows)
+        entries = [
+            row_record(layout, row, verdict, before, kept, settled)
+            for row, verdict, before, kept in zip(rows, verdicts, fed, committed, strict=True)
+        ]
         with meter.phase("schedule"):
             layout.compact()
-        return self._record(chosen, entries, ended, length_before, found, settled.moved_bytes)
+        record = self._record(chosen, k, entries, length_before, found)
+        if chosen.kind == "grouped":
+            return self._finish(record, staged_bytes=staged + settled.moved_bytes)
+        return self._finish(record, realign_bytes=staged + settled.moved_bytes)
 
     def _verify(self, proposals: Proposals) -> Tensor:
         """Feed [last committed, d1 … dK]; K + 1 logits of every row come back."""
-        side = self.layout.target
-        last = self.layout.committed(1, side.model.device)
-        block = torch.cat([last, proposals.tokens.to(side.model.device)], dim=1)
+        device = self.layout.target.model.device
+        last = self.layout.committed(1, device)
+        block = torch.cat([last, proposals.tokens.to(device)], dim=1)
         return self.layout.verify(block, [count + 1 for count in proposals.counts])
 
     def _commit(self, row: Sequence, verdict: Verdict) -> list[int]:
@@ -128,32 +119,15 @@ class Loop:
         self.layout.target.valid[row.index] += len(kept)
         return kept
 
-    def _state(self, row: Sequence, deltas: dict[int, int]) -> dict[str, object]:
-        """The fields of a record that describe the row after the round."""
-        layout = self.layout
-        if row not in layout.rows:
-            kept = (Span(kind="content", length=row.length, position=0, attended=True),)
-            return {"content": row.length, "kv_length": row.length - 1, "kept": kept}
-        draft = layout.draft
-        return {
-            "content": row.length,
-            "padding": layout.padding(row),
-            "delta": deltas.get(row.index, 0),
-            "kv_length": layout.target.valid[row.index],
-            "draft_kv_length": draft.valid[row.index] if draft else 0,
-            "kept": layout.kept_spans(row),
-        }
-
     def _record(
         self,
         chosen: Chosen,
+        k: Choice,
         entries: list[RowRound],
-        ended: list[Sequence],
         length_before: int,
-        found: list[tuple[str, int | None, str]],
-        moved_bytes: int,
+        found: Found,
     ) -> RoundRecord:
-        seconds: Phases = self.meter.take()
+        seconds = self.meter.take()
         self.elapsed += seconds.total
         return RoundRecord(
             round=self.round,
@@ -161,15 +135,21 @@ class Loop:
             rows=tuple(entries),
             length=self.layout.length() if self.layout.rows else 0,
             length_before=length_before,
-            draft_tokens=self.draft_tokens,
+            draft_tokens=k.draft_tokens,
+            draft_reason=k.reason,
             kind=chosen.kind,
             pool=chosen.pool,
             queued=len(self.schedule.queue),
             admitted=tuple(row.index for row in chosen.admit),
-            left=tuple(row.index for row in ended),
+            left=tuple(row.row for row in entries if row.finish_reason is not None),
             seconds=seconds,
             elapsed=self.elapsed,
-            realign_bytes=moved_bytes,
             checked=CHECKED,
             violations=self.invariants.violations(self.round, found),
         )
+
+    def _finish(self, record: RoundRecord, **moved: int) -> RoundRecord:
+        record = replace(record, **moved)
+        self.schedule.observe(record)
+        self.draft_tokens.observe(record)
+        return record

@@ -28,11 +28,11 @@ class Meter:
     def phase(self, name: str) -> Iterator[None]:
         """Charge the enclosed work to a phase (a field of `Phases`)."""
         if self._cuda:
-            start = torch.cuda.Event(enable_timing=True)
-            stop = torch.cuda.Event(enable_timing=True)
-            start.record()  # type: ignore[no-untyped-call]
+            start = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            stop = torch.cuda.Event(enable_timing=True)  # type: ignore[no-untyped-call]
+            start.record()
             yield
-            stop.record()  # type: ignore[no-untyped-call]
+            stop.record()
             self._events.append((name, start, stop))
             return
         began = time.perf_counter()

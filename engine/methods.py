@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from engine.accept import Lossless, Shortest
 from engine.baselines.bsp import Holes, HolesDraft
@@ -12,14 +12,35 @@ from engine.baselines.rows import EndlessRow, PadSeekingRow
 from engine.draft import ModelDraft
 from engine.errors import UserError
 from engine.layout.base import Layout
+from engine.layout.ragged import Ragged
 from engine.layout.rectangle import Rectangle
 from engine.layout.slots import Slots
 from engine.model import LanguageModel
+from engine.pool import Pool
 from engine.schedule import Continuous, FixedBatches, Schedule
 from engine.sequence import Sequence
-from engine.settings import Settings
 
-MakeLayout = Callable[[LanguageModel, LanguageModel | None, list[Sequence], Settings, int], Layout]
+
+@dataclass(frozen=True)
+class Plan:
+    """The sizes that a layout is made for.
+
+    Attributes:
+        batch_size: B.
+        window: W.
+        room: columns that a round may need beyond the committed ones, K + 1.
+        columns: the longest that any row of the run may become.
+        strict: whether every forward of the target has one fixed shape.
+    """
+
+    batch_size: int
+    window: int
+    room: int
+    columns: int
+    strict: bool = False
+
+
+MakeLayout = Callable[[LanguageModel, LanguageModel | None, Plan], Layout]
 
 
 @dataclass(frozen=True)
@@ -43,56 +64,51 @@ class Method:
     drafts: bool = True
 
 
-def rectangle(
-    target: LanguageModel,
-    draft: LanguageModel | None,
-    rows: list[Sequence],
-    settings: Settings,
-    room: int,
-) -> Layout:
+def rectangle(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
     """A left-padded rectangle of at most B rows."""
-    return Rectangle(target, draft, room=room)
+    return Rectangle(target, draft, room=plan.room, strict=plan.strict)
 
 
-def slots(
-    target: LanguageModel,
-    draft: LanguageModel | None,
-    rows: list[Sequence],
-    settings: Settings,
-    room: int,
-) -> Layout:
+def ragged(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
+    """W rows, each at its own length, that meet in a rectangle when they are chosen."""
+    return Ragged(
+        target,
+        draft,
+        room=plan.room,
+        homes=plan.window,
+        columns=plan.columns,
+        strict=plan.strict,
+    )
+
+
+def slots(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
     """B slots, each as long as the longest row of the run may become."""
-    longest = max((row.limit for row in rows), default=1)
-    return Slots(target, draft, room=room, slots=settings.batch_size, columns=longest)
+    return Slots(
+        target,
+        draft,
+        room=plan.room,
+        slots=plan.batch_size,
+        columns=plan.columns,
+        strict=plan.strict,
+    )
 
 
-def holes(
-    target: LanguageModel,
-    draft: LanguageModel | None,
-    rows: list[Sequence],
-    settings: Settings,
-    room: int,
-) -> Layout:
+def holes(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
     """Right-padded prompts; rejected tokens stay as holes behind a mask."""
-    return Holes(target, draft, room=room)
+    return Holes(target, draft, room=plan.room)
 
 
-def piling(
-    target: LanguageModel,
-    draft: LanguageModel | None,
-    rows: list[Sequence],
-    settings: Settings,
-    room: int,
-) -> Layout:
+def piling(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
     """Left padding that is added in each round and never removed."""
     if draft is None:
         raise UserError("dsd needs a draft model, and --draft-tokens of at least 1")
-    return PilingPadding(target, draft, room=room)
+    return PilingPadding(target, draft, room=plan.room)
 
 
 METHODS: dict[str, Method] = {
     "autoregressive": Method(layout=rectangle, schedule=FixedBatches, drafts=False),
     "eqspec": Method(layout=rectangle, schedule=FixedBatches),
+    "exspec": Method(layout=ragged, schedule=Pool),
     "rollback": Method(layout=rectangle, schedule=FixedBatches, accept=Shortest),
     "slotspec": Method(layout=slots, schedule=Continuous),
     "bsp": Method(layout=holes, schedule=FixedBatches, draft=HolesDraft, row=EndlessRow),
@@ -106,15 +122,19 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method_named(name: str) -> Method:
+def method_named(name: str, *, strict: bool = False) -> Method:
     """Look a method up.
 
+    Under strict, `autoregressive` decodes in slots, since only there a row's content keeps
+    its columns (design.md, numerics): the same shapes as slotspec's, with K = 0.
+
     Raises:
-        UserError: the method is not built.
+        UserError: there is no such method.
     """
     try:
-        return METHODS[name]
+        method = METHODS[name]
     except KeyError:
-        raise UserError(
-            f"method '{name}' cannot run yet; choose one of {', '.join(METHODS)}"
-        ) from None
+        raise UserError(f"unknown method '{name}'; choose one of {', '.join(METHODS)}") from None
+    if strict and name == "autoregressive":
+        return replace(method, layout=slots, schedule=Continuous)
+    return method

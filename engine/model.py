@@ -20,6 +20,7 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from engine.kv import KVStore, Write
+from engine.supported import check_cache, context_of
 
 ATTENTION = "batchspec"
 """The name under which our attention function is registered with transformers."""
@@ -36,6 +37,7 @@ class Feed:
         counts: how many tokens of each row are real (the first ones); None = all. Only
             those are computed: the block is packed into one long row for everything but
             the attention itself, and unpacked again.
+        pack: whether that is wanted (strict mode keeps its shape).
     """
 
     ids: Tensor
@@ -43,11 +45,12 @@ class Feed:
     mask: Tensor
     write: Write
     counts: list[int] | None = None
+    pack: bool = True
 
     @property
     def ragged(self) -> bool:
-        """Whether packing saves anything."""
-        return self.counts is not None and sum(self.counts) < self.ids.numel()
+        """Whether the block is to be packed, and that saves anything."""
+        return self.pack and self.counts is not None and sum(self.counts) < self.ids.numel()
 
     @property
     def real(self) -> np.ndarray[tuple[int, ...], np.dtype[np.bool_]]:
@@ -70,12 +73,13 @@ class LanguageModel:
 
     def __init__(
         self,
-        hf_model: nn.Module,
+        hf_model: Any,
         *,
         hot_ids: Tensor | None = None,
         eos_ids: tuple[int, ...] = (),
         name: str = "",
     ) -> None:
+        check_cache(hf_model, name)
         self.hf: Any = hf_model.eval()
         self.hf.set_attn_implementation(ATTENTION)
         self.hot_ids = hot_ids
@@ -85,7 +89,7 @@ class LanguageModel:
         self.family: str = config.model_type
         self.vocabulary: int = config.vocab_size
         self.layers: int = config.num_hidden_layers
-        self.context: int = getattr(config, "max_position_embeddings", None) or 1 << 30
+        self.context: int = context_of(config)
         heads: int = config.num_attention_heads
         kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
         head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -119,7 +123,9 @@ class LanguageModel:
             Logits [rows, tokens kept, head columns]; `token_ids` maps columns to tokens.
         """
         device = self.device
-        ids, positions, write = feed.ids.to(device), feed.positions.to(device), feed.write
+        # a draft's vocabulary may be the smaller one: ids that only the target has are cut
+        ids = feed.ids.to(device).clamp(max=self.vocabulary - 1)
+        positions, write = feed.positions.to(device), feed.write
         packing = Packing(feed, store, device) if feed.ragged and not keep else None
         if packing is not None:
             ids, positions = packing.pack(ids), packing.pack(positions)

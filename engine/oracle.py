@@ -181,7 +181,6 @@ class Oracle:
         loop = build_loop(method_named(method), no_model, reciting, rows, 0)
         recital = _Recital(kept)
         loop.drafter = loop.accept = recital
-        loop.draft_tokens = draft_tokens
         for _ in loop.rounds():
             pass
         return recital.largest

@@ -132,7 +132,7 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def total(self) -> float:
-        return sum(getattr(self, name) for name in self.__struct_fields__)
+        return float(sum(getattr(self, name) for name in self.__struct_fields__))
 
     def __add__(self, other: Phases) -> Phases:
         names = self.__struct_fields__
@@ -168,6 +168,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """Decoding seconds since the run began, at the end of this round."""
     realign_bytes: int = 0
     """Bytes of K/V moved by realignment (read plus written)."""
+    staged_bytes: int = 0
+    """Bytes of K/V copied to bring the rows of a group together, and back (exspec)."""
     checked: tuple[str, ...] = ()
     """Invariants that were checked after this round."""
     violations: tuple[Violation, ...] = ()

@@ -10,11 +10,13 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
+from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed
+from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
+from engine.lookup import LookupDraft
 from engine.loop import Loop
 from engine.memory import peak_memory_bytes
-from engine.methods import Method, method_named
-from engine.model import LanguageModel
+from engine.methods import Method, Plan, method_named
 from engine.records import (
     Prompt,
     Record,
@@ -45,14 +47,12 @@ class Run:
         lane: number of the run in a comparison.
     """
 
-    def __init__(
-        self, pair: Pair, settings: Settings, prompts: Seq[Prompt], lane: int = 0
-    ) -> None:
+    def __init__(self, pair: Pair, settings: Settings, prompts: Seq[Prompt], lane: int = 0) -> None:
         self.pair = pair
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
-        method = method_named(settings.method)
+        method = method_named(settings.method, strict=settings.strict)
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
         self.history: list[RoundRecord] = []
         self._texts = _Texts(pair.tokenizer, self.prompts)
@@ -127,23 +127,57 @@ def new_row(method: Method, pair: Pair, settings: Settings, prompt: Prompt) -> S
 
 
 def build_loop(
-    method: Method, pair: Pair, settings: Settings, rows: list[Sequence], lane: int
+    method: Method,
+    pair: Pair,
+    settings: Settings,
+    rows: list[Sequence],
+    lane: int = 0,
+    *,
+    columns: int | None = None,
 ) -> Loop:
-    """Put a method's choices together into a round loop."""
-    drafting = method.drafts and settings.draft_tokens != 0
-    draft: LanguageModel | None = pair.draft if drafting else None
-    draft_tokens = int(settings.draft_tokens) if drafting else 0  # type: ignore[arg-type]
-    drafter: Drafter = method.draft(draft.context) if draft is not None else NoDraft()
-    layout = method.layout(pair.target, draft, rows, settings, draft_tokens + 1)
+    """Put a method's choices together into a round loop.
+
+    Args:
+        columns: the longest that a row may become, where the rows alone do not tell
+            (strict mode compares runs of one shape).
+    """
+    draft_tokens: DraftTokens = Fixed(0)
+    if settings.draft_tokens == "auto":
+        draft_tokens = Adaptive(Costs()) if method.drafts else draft_tokens
+    elif method.drafts:
+        draft_tokens = Fixed(settings.draft_tokens)
+    draft = pair.draft if draft_tokens.largest else None
+    drafter: Drafter = NoDraft()
+    if draft is not None:
+        drafter = method.draft(draft.context)
+    elif draft_tokens.largest:
+        drafter = LookupDraft()
+    # under strict, plain steps have the shape of the verification they are compared with
+    largest = widest(settings) if settings.strict else draft_tokens.largest
+    plan = Plan(
+        batch_size=settings.batch_size,
+        window=max(settings.window, settings.batch_size),
+        room=largest + 1,
+        columns=columns or max((row.limit for row in rows), default=1),
+        strict=settings.strict,
+    )
+    layout = method.layout(pair.target, draft, plan)
     return Loop(
         layout=layout,
-        schedule=method.schedule(rows, layout, batch_size=settings.batch_size),
+        schedule=method.schedule(
+            rows, layout, batch_size=settings.batch_size, window=settings.window
+        ),
         drafter=drafter,
         accept=method.accept(),
         sampler=Sampler(settings.sampling, pair.target.vocabulary),
         draft_tokens=draft_tokens,
         lane=lane,
     )
+
+
+def widest(settings: Settings) -> int:
+    """The largest K that the settings allow."""
+    return LARGEST if settings.draft_tokens == "auto" else settings.draft_tokens
 
 
 class _Texts:

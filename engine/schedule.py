@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 
 from engine.layout.base import Layout
-from engine.records import PoolRow
+from engine.records import PoolRow, RoundRecord
 from engine.sequence import Sequence
 
 RoundKind = Literal["batch", "grouped", "fallback", "slots"]
@@ -35,16 +35,28 @@ class Chosen:
 
 
 class Schedule(ABC):
-    """Chooses the rows of each round from a queue of prompts."""
+    """Chooses the rows of each round from a queue of prompts.
 
-    def __init__(self, queue: list[Sequence], layout: Layout, *, batch_size: int) -> None:
+    Args:
+        queue: all rows of the run, in the order of the prompts.
+        batch_size: B, rows in a batch.
+        window: W, rows in view (exspec).
+    """
+
+    def __init__(
+        self, queue: list[Sequence], layout: Layout, *, batch_size: int, window: int
+    ) -> None:
         self.queue = deque(row for row in queue if row.running)
         self.layout = layout
         self.batch_size = batch_size
+        self.window = max(window, batch_size)
 
     @abstractmethod
     def choose(self) -> Chosen | None:
         """The rows of the next round; None when every row has ended."""
+
+    def observe(self, record: RoundRecord) -> None:  # noqa: B027
+        """Learn from a finished round."""
 
     def _take(self, count: int) -> list[Sequence]:
         return [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
@@ -67,5 +79,6 @@ class Continuous(Schedule):
         admit = self._take(self.batch_size - len(self.layout.rows))
         if not admit and not self.layout.rows:
             return None
-        why = {row.index: f"joined: slot {len(self.layout.rows) + i}" for i, row in enumerate(admit)}
+        first = len(self.layout.rows)
+        why = {row.index: f"joined: slot {place}" for place, row in enumerate(admit, first)}
         return Chosen(admit=admit, kind="slots", why=why)

@@ -160,7 +160,7 @@ class Holes(Layout):
                 continue
             source = np.full((len(self._batch), needed + GROWTH), EMPTY, np.int64)
             source[:, :old] = np.arange(len(self._batch) * old).reshape(-1, old)
-            side.store.regrid(source, needed + GROWTH)
+            side.store.regrid(source)
 
     # ---- what others ask ---------------------------------------------------------------
 

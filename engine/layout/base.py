@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
 from engine.kv import EMPTY, KVStore, LedgerArray
 from engine.model import Feed, LanguageModel
@@ -73,18 +74,29 @@ class Layout(ABC):
     Attributes:
         rows: the rows that take part in the round, by place.
         room: columns that a round may need beyond the committed ones (K + 1).
+        strict: whether every forward of the target has one fixed shape.
         rectangular: whether I1 applies: rows padded to one length.
+        aligned: whether I1 applies to the rows as they are read, though not as they are kept.
         keeps_cache: whether K/V live on between rounds; else there is nothing to keep in
             step (I3).
     """
 
     rectangular = True
+    aligned = False
     keeps_cache = True
 
-    def __init__(self, target: LanguageModel, draft: LanguageModel | None, *, room: int) -> None:
+    def __init__(
+        self,
+        target: LanguageModel,
+        draft: LanguageModel | None,
+        *,
+        room: int,
+        strict: bool = False,
+    ) -> None:
         self.target = Side(target)
         self.draft = Side(draft) if draft is not None else None
         self.room = room
+        self.strict = strict
         self.rows: list[Sequence] = []
 
     @property
@@ -129,7 +141,11 @@ class Layout(ABC):
         Returns:
             Logits [rows, K + 1, vocabulary]; beyond a row's count they mean nothing.
         """
-        return self.feed(self.target, block, -1, counts=counts)
+        if not self.strict:
+            return self.feed(self.target, block, -1, counts=counts)
+        tokens = block.shape[1]
+        block = pad(block, (0, self.room - tokens))
+        return self.feed(self.target, block, -1, counts=counts)[:, :tokens]
 
     @abstractmethod
     def settle(self) -> Settled:
@@ -143,8 +159,8 @@ class Layout(ABC):
         assert rows == self.rows
         return 0
 
-    def compact(self) -> None:
-        """Give back what rows that ended still hold."""
+    def compact(self) -> None:  # noqa: B027
+        """Give back what rows that ended still hold. Most layouts have done so by then."""
 
     @abstractmethod
     def padding(self, row: Sequence) -> int:
@@ -187,7 +203,8 @@ class Layout(ABC):
         """
         lengths = np.array([row.length for row in self.rows], np.int64)
         index = lengths[:, None] + offset + np.arange(tokens)[None]
-        return np.clip(index, 0, side.model.context - 1)
+        clipped: LedgerArray = np.clip(index, 0, side.model.context - 1)
+        return clipped
 
     def committed(self, count: int, device: torch.device) -> Tensor:
         """The last `count` committed tokens of every row, [rows, count]; 0 before a row's

@@ -11,7 +11,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.kv import EMPTY, LedgerArray, Write
+from engine.kv import EMPTY, KVStore, LedgerArray, Write
 from engine.layout.base import Layout, MaskArray, Settled, Side
 from engine.model import Feed
 from engine.records import Span
@@ -58,9 +58,15 @@ class Rectangle(Layout):
         # a padding cell sees itself: no row is fully masked
         write = Write(rows=rows, read=start + tokens, start=start)
         positions = torch.from_numpy(self.block_positions(tokens, offset, side))
-        cells = np.arange(rows)[:, None] * side.store.columns + columns
-        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write, counts)
-        return side.run(block, cells=cells, keep=keep)
+        store = self.grid(side)
+        cells = np.arange(rows)[:, None] * store.columns + columns
+        seen = torch.from_numpy(mask)[:, None]
+        block = Feed(ids, positions, seen, write, counts, pack=not self.strict)
+        return side.run(block, cells=cells, keep=keep, store=store)
+
+    def grid(self, side: Side) -> KVStore:
+        """The cache in which the rectangle lies."""
+        return side.store
 
     def attended(self, side: Side, start: int, ids: Tensor) -> MaskArray:
         """Which columns a row may attend to at all, [rows, columns]: all but its padding.
@@ -94,7 +100,7 @@ class Rectangle(Layout):
             for place, row in enumerate(staying):
                 old, new = self.moved(side, row, deltas[row.index])
                 source[place, new] = old_places[row.index] * side.store.columns + old
-            moved += side.store.regrid(source, columns)
+            moved += side.store.regrid(source)
         self.rows, self.paddings, self._length = staying, new_paddings, new_length
         return Settled(deltas, moved)
 

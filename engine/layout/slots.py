@@ -11,9 +11,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn.functional import pad
 
-from engine.kv import EMPTY, LedgerArray, Write
+from engine.kv import LedgerArray, Write
 from engine.layout.base import Layout, Settled, Side, trailing_spans
+from engine.layout.prefill import prefill
 from engine.model import Feed, LanguageModel
 from engine.records import Span
 from engine.sequence import Sequence
@@ -37,8 +39,9 @@ class Slots(Layout):
         room: int,
         slots: int,
         columns: int,
+        strict: bool = False,
     ) -> None:
-        super().__init__(target, draft, room=room)
+        super().__init__(target, draft, room=room, strict=strict)
         self.slots = slots
         # the last column is nobody's: cells before a row's beginning are written there
         self.columns = columns + room + 1
@@ -49,32 +52,13 @@ class Slots(Layout):
         assert len(self.rows) + len(rows) <= self.slots
         first = len(self.rows)
         self.rows = [*self.rows, *rows]
-        for row in rows:
-            for side in self.sides:
-                side.valid[row.index] = row.length - 1
-        for group in _similar_lengths(rows):
-            for side in self.sides:
-                self._prefill(side, group, {row.index: i for i, row in enumerate(rows, first)})
-
-    def _prefill(self, side: Side, group: list[Sequence], places: dict[int, int]) -> None:
-        tokens = max(row.length for row in group) - 1
-        if tokens == 0:
-            return
-        ids = np.zeros((len(group), tokens), np.int64)
-        for i, row in enumerate(group):
-            ids[i, : row.length - 1] = row.tokens[:-1]
-        positions = np.tile(np.arange(tokens), (len(group), 1))
-        positions = np.minimum(positions, side.model.context - 1)
-        mask = np.tril(np.ones((tokens, tokens), bool))[None, None].repeat(len(group), 0)
-        starts = np.array([places[row.index] for row in group]) * self.columns
-        cells = starts[:, None] + np.arange(tokens)
-        # a row's tail beyond its own prompt is stale, and the mask hides it ever after
-        write = Write(rows=len(group), read=0, cells=torch.from_numpy(cells.reshape(-1)))
-        block = Feed(
-            torch.from_numpy(ids), torch.from_numpy(positions), torch.from_numpy(mask), write
-        )
-        side.run(block, cells=cells, keep=1)
-        side.stamp()
+        cells = {row.index: place * self.columns for place, row in enumerate(rows, first)}
+        for side in self.sides:
+            side.valid |= {row.index: row.length - 1 for row in rows}
+            if self.strict and side is self.target:
+                self._prefill_in_blocks(first)
+            else:
+                prefill(side, rows, cells)
 
     def feed(
         self,
@@ -85,17 +69,64 @@ class Slots(Layout):
         keep: int = 0,
         counts: list[int] | None = None,
     ) -> Tensor:
-        rows, tokens = ids.shape
         lengths = np.array([row.length for row in self.rows], np.int64)
-        columns = lengths[:, None] + offset + np.arange(tokens)
-        read = int(columns.max()) + 1
+        columns = lengths[:, None] + offset + np.arange(ids.shape[1])
+        logits = self._run(side, ids, columns, counts, keep=keep)
+        return logits[: len(self.rows)]
+
+    def _run(
+        self,
+        side: Side,
+        ids: Tensor,
+        columns: LedgerArray,
+        counts: list[int] | None,
+        *,
+        keep: int = 0,
+    ) -> Tensor:
+        """Feed a block whose tokens are written to given columns, [rows, tokens].
+
+        Columns below 0 are nobody's, and go to the last column of the slot. Under strict
+        the target always runs over every slot, and reads every column of it.
+        """
+        strict = self.strict and side is self.target
+        read = self.columns if strict else int(columns.max()) + 1
+        if strict:
+            empty = self.slots - len(columns)
+            ids = pad(ids, (0, 0, 0, empty))
+            columns = np.pad(columns, ((0, empty), (0, 0)), constant_values=-1)
+            counts = None if counts is None else [*counts, *[0] * empty]
+        rows = len(columns)
         mask = np.arange(read) <= np.maximum(columns, 0)[:, :, None]
+        positions = np.clip(columns, 0, side.model.context - 1)
         columns = np.where(columns < 0, self.columns - 1, columns)
         cells = np.arange(rows)[:, None] * self.columns + columns
         write = Write(rows=rows, read=read, cells=torch.from_numpy(cells.reshape(-1)))
-        positions = torch.from_numpy(self.block_positions(tokens, offset, side))
-        block = Feed(ids, positions, torch.from_numpy(mask)[:, None], write, counts)
+        block = Feed(
+            ids=ids,
+            positions=torch.from_numpy(positions),
+            mask=torch.from_numpy(mask)[:, None],
+            write=write,
+            counts=counts,
+            pack=not strict,
+        )
         return side.run(block, cells=cells, keep=keep)
+
+    def _prefill_in_blocks(self, first: int) -> None:
+        """Prefill the rows from place `first` on in blocks of the one shape of strict mode."""
+        joining = self.rows[first:]
+        longest = max(row.length for row in joining) - 1
+        for start in range(0, longest, self.room):
+            ids = np.zeros((len(self.rows), self.room), np.int64)
+            columns = np.full_like(ids, -1)
+            counts = [0] * len(self.rows)
+            for place, row in enumerate(joining, first):
+                block = row.tokens[start : min(start + self.room, row.length - 1)]
+                ids[place, : len(block)] = block
+                columns[place, : len(block)] = start + np.arange(len(block))
+                counts[place] = len(block)
+            device = self.target.model.device
+            self._run(self.target, torch.from_numpy(ids).to(device), columns, counts)
+            self.target.stamp()
 
     def settle(self) -> Settled:
         for side in self.sides:
@@ -116,8 +147,8 @@ class Slots(Layout):
                     side.store.copy_cells(
                         side.store, last * self.columns + span, hole * self.columns + span
                     )
-                    side.store.ids[hole, count:] = EMPTY
-                side.store.ids[last] = EMPTY
+                    side.store.forget(hole * self.columns + np.arange(count, self.columns))
+                side.store.forget(last * self.columns + np.arange(self.columns))
                 del side.valid[row.index]
             self.rows[hole] = mover
             self.rows.pop()
@@ -151,14 +182,3 @@ class Slots(Layout):
 
     def _tail(self, row: Sequence, start: int) -> tuple[Span, ...]:
         return trailing_spans(self.target.store.ids[self.place(row), :-1], start)
-
-
-def _similar_lengths(rows: list[Sequence], waste: float = 1.25) -> list[list[Sequence]]:
-    """Split joining rows so that no prefill is padded to more than `waste` times a row."""
-    groups: list[list[Sequence]] = []
-    for row in sorted(rows, key=lambda row: row.length):
-        if groups and row.length <= waste * groups[-1][0].length + 8:
-            groups[-1].append(row)
-        else:
-            groups.append([row])
-    return groups

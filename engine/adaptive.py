@@ -1,0 +1,127 @@
+"""How many tokens are proposed in a round: a fixed K, or the K that pays most."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Protocol
+
+from engine.costs import Costs
+from engine.records import RoundRecord
+
+LARGEST = 8
+"""The largest K that `auto` considers."""
+
+REGRET = 0.01
+"""Share of the time that may be lost to trying other values of K."""
+
+FORGET = 0.99
+"""How fast old acceptance fades, a round."""
+
+
+@dataclass(frozen=True)
+class Choice:
+    """K of a round, and why."""
+
+    draft_tokens: int
+    reason: str = ""
+
+
+class DraftTokens(Protocol):
+    """Chooses K before any proposal of the round is drawn (else sampling were not lossless)."""
+
+    largest: int
+
+    def choose(self, rows: int) -> Choice:
+        """K for a round of so many rows."""
+
+    def observe(self, record: RoundRecord) -> None:
+        """Learn from a finished round."""
+
+
+class Fixed:
+    """Always the same K. It may be set between rounds, up to `largest`."""
+
+    def __init__(self, draft_tokens: int) -> None:
+        self.draft_tokens = self.largest = draft_tokens
+
+    def choose(self, rows: int) -> Choice:
+        return Choice(min(self.draft_tokens, self.largest))
+
+    def observe(self, record: RoundRecord) -> None:
+        pass
+
+
+class Adaptive:
+    """K that maximises the expected tokens per second, 0 included.
+
+    A row-round commits 1 + Σ_j s_j tokens, where s_j is the share of rows whose first j
+    proposals were all accepted; what the round costs is learned by `Costs`. Another K than
+    the best is tried now and then, so seldom that the expected loss stays below `REGRET`.
+    """
+
+    def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
+        self.largest = largest
+        self.costs = costs
+        self._hits = [0.0] * (largest + 1)
+        self._trials = [0.0] * (largest + 1)
+        self._offered = [0.0, 0.0]
+        self._rounds = 0
+        self._since_trial = 0
+        self._trial = 0
+
+    def choose(self, rows: int) -> Choice:
+        self._rounds += 1
+        if not self.costs.known or self._rounds <= 6:
+            start = min(4, self.largest) if self._rounds % 2 else 0
+            return Choice(start, f"measuring K = {start}")
+        rates = [self._rate(k, rows) for k in range(self.largest + 1)]
+        best = max(range(len(rates)), key=rates.__getitem__)
+        self._since_trial += 1
+        trial = self._next_trial(best)
+        loss = max(0.0, 1.0 - rates[trial] / rates[best])
+        if self._since_trial > max(8, math.ceil(loss / REGRET)):
+            self._since_trial = 0
+            self._trial += 1
+            return Choice(trial, f"trying K = {trial}; K = {best} makes {rates[best]:.0f} tok/s")
+        other = f"K = 0: {rates[0]:.0f}" if best else f"K = {trial}: {rates[trial]:.0f}"
+        return Choice(best, f"K = {best}: {rates[best]:.0f} tok/s expected, {other}")
+
+    def observe(self, record: RoundRecord) -> None:
+        self.costs.observe(record)
+        if not record.draft_tokens:
+            return
+        for values in (self._hits, self._trials, self._offered):
+            values[:] = [value * FORGET for value in values]
+        for row in record.rows:
+            self._offered[0] += len(row.proposals)
+            self._offered[1] += record.draft_tokens
+            for j in range(1, min(len(row.proposals), self.largest) + 1):
+                self._trials[j] += 1
+                self._hits[j] += row.accepted >= j
+
+    def survival(self, j: int) -> float:
+        """s_j: chance that the first j proposals of a row are all accepted."""
+        # where nothing was tried, the last known step is assumed to repeat itself
+        if self._trials[j] >= 1.0:
+            return (self._hits[j] + 0.5) / (self._trials[j] + 1.0)
+        if j == 1:
+            return 0.5
+        before = self.survival(j - 2) if j > 2 else 1.0
+        last = self.survival(j - 1)
+        return last * (last / before if before else 0.0)
+
+    @property
+    def offered(self) -> float:
+        """Share of K that is really proposed (lookup finds nothing for many rows)."""
+        return self._offered[0] / self._offered[1] if self._offered[1] else 1.0
+
+    def _rate(self, k: int, rows: int) -> float:
+        tokens = 1.0 + self.offered * sum(self.survival(j) for j in range(1, k + 1))
+        return rows * tokens / self.costs.round(rows, self.offered * k, steps=k)
+
+    def _next_trial(self, best: int) -> int:
+        """Neighbours of the best K and the far end, in turn."""
+        others = [best - 1, best + 1, 0 if best > 1 else min(4, self.largest)]
+        known = [k for k in others if 0 <= k <= self.largest and k != best]
+        return known[self._trial % len(known)]

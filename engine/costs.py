@@ -1,0 +1,75 @@
+"""What a round costs on this machine, learned from the rounds themselves.
+
+Used where a choice is made by cost: K under `--draft-tokens auto`, and whether a group
+of EXSPEC pays. Times on a shared machine jump, so medians are kept, not means.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from statistics import median
+
+from engine.records import RoundRecord
+
+KEEP = 7
+"""Measurements kept of each kind: the median of so many is robust, and follows drift."""
+
+
+class Costs:
+    """Seconds of each part of a round, by how much was fed."""
+
+    def __init__(self) -> None:
+        self._verify: dict[int, deque[float]] = {}
+        self._draft_step: deque[float] = deque(maxlen=KEEP)
+        self._overhead: deque[float] = deque(maxlen=KEEP)
+        self._realign: deque[float] = deque(maxlen=KEEP)
+
+    def observe(self, record: RoundRecord) -> None:
+        """Learn from a finished round. The first ones of a run also pay for warming up."""
+        seconds = record.seconds
+        fed = sum(len(row.proposals) + 1 for row in record.rows)
+        self._verify.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
+        while len(self._verify) > 4 * KEEP:  # the oldest kind has drifted furthest
+            self._verify.pop(next(iter(self._verify)))
+        steps = max((len(row.proposals) for row in record.rows), default=0)
+        if steps:
+            self._draft_step.append(seconds.draft / steps)
+        self._overhead.append(seconds.accept + seconds.schedule)
+        if record.kind != "grouped":
+            self._realign.append(seconds.realign)
+
+    @property
+    def known(self) -> bool:
+        """Whether the slope of the verification's cost can be told."""
+        return len(self._verify) >= 2 and bool(self._draft_step)
+
+    def verify(self, fed: float) -> float:
+        """Seconds to verify so many tokens: a line through the medians, weighted by how
+        often each was measured, and never falling."""
+        points = [(x, median(times), len(times)) for x, times in self._verify.items()]
+        weight = sum(n for *_, n in points)
+        mean_x = sum(x * n for x, _, n in points) / weight
+        mean_y = sum(y * n for _, y, n in points) / weight
+        spread = sum(n * (x - mean_x) ** 2 for x, _, n in points)
+        slope = 0.0
+        if spread:
+            slope = sum(n * (x - mean_x) * (y - mean_y) for x, y, n in points) / spread
+        slope = min(max(slope, 0.0), mean_y / mean_x)
+        return mean_y + slope * (fed - mean_x)
+
+    def round(self, rows: int, draft_tokens: float, *, steps: int, padded: bool = False) -> float:
+        """Seconds of a round.
+
+        Args:
+            rows: rows that take part.
+            draft_tokens: proposals per row, on average.
+            steps: forwards of the draft (its K).
+            padded: whether the rows have to be realigned.
+        """
+        seconds = self.verify(rows * (1 + draft_tokens)) + _middle(self._overhead)
+        seconds += steps * _middle(self._draft_step)
+        return seconds + (_middle(self._realign) if padded else 0.0)
+
+
+def _middle(times: deque[float]) -> float:
+    return median(times) if times else 0.0
