@@ -118,7 +118,7 @@ class TestWrongUsage:
             (["--target", "x", "--draft", "y", "--model-pair", "toy"], "give one of them"),
             (["--prompts", "none.txt"], "no such prompt file"),
             (["--json", "no/such/place.json"], "there is no directory"),
-            (["--json", "-", "--trace", "-"], "would mix on stdout"),
+            (["--trace", "-"], "--trace cannot be stdout"),
             (["--nonsense"], "No such option"),
         ],
     )

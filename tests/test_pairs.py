@@ -329,6 +329,25 @@ class TestLoading:
         pair = load_pair(request, device="cpu", dtype="float32")
         assert pair.info.eos_ids == pair.tokenizer.eos_ids == (7, 1)
 
+    def test_a_model_without_a_tokenizer_takes_token_ids(self, home: Path, exported: Path) -> None:
+        for file in (exported / "target").glob("*token*"):
+            file.unlink()
+        request = PairRequest(target=str(exported / "target"), draft=str(exported / "draft"))
+        pair = load_pair(request, device="cpu", dtype="float32")
+        prompts = encode_prompts([PromptEntry(ids=(300, 301))], pair.tokenizer, None, 0)
+        *_, last = Run(pair, Settings(max_new_tokens=3), prompts).records()
+        assert isinstance(last, Summary)
+        assert len(last.rows[0].output_ids) == 3
+        with pytest.raises(UserError, match="prompt_ids"):
+            encode_prompts([PromptEntry(text="x")], pair.tokenizer, None, 0)
+
+    def test_a_broken_tokenizer_is_named(self, home: Path, exported: Path) -> None:
+        (exported / "target" / "tokenizer.json").write_text("{")
+        (exported / "target" / "tokenizer_config.json").write_text("{")
+        request = PairRequest(target=str(exported / "target"), draft="lookup")
+        with pytest.raises(UserError, match="cannot load the tokenizer of"):
+            load_pair(request, device="cpu", dtype="float32")
+
     def test_progress_can_cancel(self) -> None:
         def cancel(stage: str, fraction: float | None) -> None:
             raise KeyboardInterrupt

@@ -64,7 +64,7 @@ def cli(ctx: click.Context, /, paused: bool, theme: str | None, **shared: Any) -
     options = chosen(**shared)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
-    if STDOUT in (options.json, options.trace):
+    if options.json == STDOUT:
         raise UserError(f"the app cannot write to stdout: name a file, or use '{PROGRAM} run'")
     from tui.app import run_app
     from tui.request import AppRequest

@@ -186,8 +186,8 @@ def chosen(
         raise UserError(f"--threads must be 0 (torch's choice) or more, not {threads}")
     if limit is not None and limit < 1:
         raise UserError(f"--limit must be 1 or more, not {limit}")
-    if json == STDOUT and trace == STDOUT:
-        raise UserError("--json - and --trace - would mix on stdout: name a file for one of them")
+    if trace == STDOUT:
+        raise UserError("--trace cannot be stdout: name a file")
     check_writable("--json", json)
     check_writable("--trace", trace)
     return Chosen(

@@ -58,6 +58,15 @@ def locate(path_or_id: str, revision: str | None = None) -> Place:
     return Place(path_or_id, local=False)
 
 
+def has_tokenizer(place: Place) -> bool:
+    """Whether a directory holds a tokenizer; of a hub id it is taken for granted."""
+    directory = Path(place.name)
+    return not directory.is_dir() or any(
+        (directory / name).is_file()
+        for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
+    )
+
+
 def cannot_load(path_or_id: str, error: Exception) -> str:
     """One line about a model that cannot be loaded, with the way out."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]

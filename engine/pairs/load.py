@@ -215,17 +215,19 @@ def _load(path_or_id: str, revision: str | None, dtype: torch.dtype) -> Any:
         model = AutoModelForCausalLM.from_pretrained(
             place.name, revision=revision, local_files_only=place.local, dtype=dtype
         )
-    except (OSError, ValueError, RuntimeError, KeyError) as error:
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
         raise UserError(hub.cannot_load(path_or_id, error)) from error
     return model.eval()
 
 
 def _tokenizer(path_or_id: str, revision: str | None) -> Any | None:
-    """None where the model comes without one."""
+    """None where the model comes without one: token ids can then be given and shown."""
     place = hub.locate(path_or_id, revision)
+    if not hub.has_tokenizer(place):
+        return None
     try:
         return AutoTokenizer.from_pretrained(
             place.name, revision=revision, local_files_only=place.local
         )
-    except (OSError, ValueError, RuntimeError, KeyError):
-        return None
+    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
+        raise UserError(hub.cannot_load(f"the tokenizer of {path_or_id}", error)) from error

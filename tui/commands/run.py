@@ -34,7 +34,7 @@ def run(**shared: Any) -> int:
         status, header, summary = _generate(job, options, line)
     if options.json is not None:
         write_run(options.json, header, summary)
-    if not options.quiet and STDOUT not in (options.json, options.trace):
+    if not options.quiet and options.json != STDOUT:
         from tui.tables import print_run
 
         print_run(header, summary)
