@@ -17,6 +17,7 @@ from tui.keys import bindings
 from tui.live import LiveSource
 from tui.log import log_file
 from tui.playhead import Playhead
+from tui.preferences import Preferences, load_preferences, save_preferences
 from tui.request import AppRequest
 from tui.screens.help import HelpScreen
 from tui.screens.loading import LoadingScreen
@@ -108,9 +109,7 @@ class BatchspecApp(App[int]):
         main = self._main
         if main is None:
             return
-        yield SystemCommand(
-            "Run or pause", "Hold before the next round, or go on", main.action_toggle_run
-        )
+        yield SystemCommand("Run or pause", "Hold, or go on", main.action_toggle_run)
         yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)
@@ -122,9 +121,13 @@ def run_app(request: AppRequest) -> int:
     log = log_file()
     control = Control(source, request.settings, paused=request.paused, log=log)
     with quiet_terminal(log):
-        app = BatchspecApp(control, theme=request.theme)
+        app = BatchspecApp(control, theme=request.theme or load_preferences().theme or None)
+        began_with = app.theme
         status = app.run()
-        ended = control.stop(timeout=2.0)
+        if app.theme != began_with:
+            save_preferences(Preferences(theme=app.theme))
+        # A result that is to be written is worth a moment; nothing else is.
+        ended = control.stop(timeout=2.0 if request.json or request.trace else 0.2)
     failure = control.timeline.failure
     if failure is not None:
         told = f"; the traceback is in {failure.log}" if failure.log else ""

@@ -211,6 +211,8 @@ def kept(row: RowRound, prompt: int, shift: int = 0) -> list[Segment]:
     before = max(row.before, prompt)
     out: list[Segment] = []
     column = 0
+    if shift > 0 and not (row.kept and row.kept[0].kind == "pad"):
+        out.append(Segment(0, shift, Kind.PAD))
     for span in row.kept:
         if span.kind in ("content", "ghost"):
             place = column + shift

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.records import RowRound
+from engine.records import RowRound, Span
 from tui.view import cells
 from tui.view.cells import Kind, Segment
 from tui.view.cursor import LAST, Phase
@@ -63,10 +63,14 @@ def tensor_view(frame: Frame) -> TensorView:
     rows = [_row(frame, row, row.row in broken) for row in record.rows]
     block = max((len(row.proposals) for row in record.rows), default=0)
     before = record.length_before
-    edge = record.length if phase is LAST else before + block
-    end = max(before + block + 1, record.length)
     widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
-    return TensorView(rows, edge, max(end, widest), record.kind == "slots", block)
+    edge = before + block
+    if phase is LAST:
+        # Rows that left at the end of the round are still shown as they were.
+        slots = record.kind == "slots"
+        edge = record.length if slots else max(record.length, widest)
+    end = max(before + block + 1, record.length, widest)
+    return TensorView(rows, edge, end, record.kind == "slots", block)
 
 
 def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
@@ -91,13 +95,16 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             end=row.before + len(row.proposals) + 1,
         )
     shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
+    if row.finish_reason:
+        # It has left the batch: it stays in the columns where it was.
+        shift = max(0, _leading_pad(row.fed) - _leading_pad(row.kept))
     segments = cells.kept(row, prompt, shift)
     stale = any(segment.kind in (Kind.STALE, Kind.GHOST) for segment in segments)
     return TensorRow(
         row=row.row,
         place=row.place,
         segments=segments,
-        padding=row.padding,
+        padding=row.padding + (shift if row.finish_reason else 0),
         content=row.content,
         delta=row.delta,
         kv_length=row.kv_length,
@@ -110,6 +117,10 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         broken=broken,
         end=row.before + len(row.proposals) + 1,
     )
+
+
+def _leading_pad(spans: tuple[Span, ...]) -> int:
+    return spans[0].length if spans and spans[0].kind == "pad" else 0
 
 
 def _positions(segments: list[Segment]) -> tuple[int, int] | None:

@@ -23,7 +23,8 @@ from engine.records import (
 )
 from tui.showable import showable
 
-PHASE_NAMES = ("prefill", "draft", "verify", "accept", "realign", "schedule")
+BLANK = "␣"
+"""A space, where a token is nothing else."""
 
 
 class RowTrack:
@@ -230,7 +231,10 @@ class Timeline:
             text = self._pieces.get(token)
             if text is None:
                 return f"⟨{token}⟩"
-            shown = self._shown[token] = showable(text)
+            shown = showable(text)
+            if text and not shown.strip(" "):
+                shown = BLANK * len(shown)
+            self._shown[token] = shown
         return shown
 
     def token_at(self, row: int, index: int) -> int | None:
