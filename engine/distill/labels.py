@@ -59,7 +59,7 @@ class Labels:
     def __init__(self, directory: Path, data: TokenData, hidden: int, limit: int) -> None:
         self.data, self.limit = data, limit
         directory.mkdir(parents=True, exist_ok=True)
-        stem = f"labels-{data.key()}"
+        stem = f"labels-{data.key()}-{limit}"
         self.path, self.mark = directory / f"{stem}.bf16", directory / f"{stem}.json"
         size = max(1, len(data.tokens)) * hidden
         flat = torch.from_file(str(self.path), shared=True, size=size, dtype=torch.bfloat16)

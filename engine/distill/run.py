@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -27,7 +28,7 @@ from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.train import Progress, Trainer, TrainPlan
 from engine.distill.validate import validate
 from engine.distill.yardstick import all_prompts
-from engine.errors import UserError
+from engine.errors import RunError, UserError
 
 
 @dataclass(frozen=True)
@@ -71,6 +72,12 @@ class Stage:
 Report = Callable[[Stage], None]
 
 
+class Stopped(RunError):
+    """The run was stopped before there was anything to package. Exit status 130."""
+
+    exit_code = 130
+
+
 def distill(
     settings: DistillSettings, report: Report | None = None, stop: Callable[[], bool] | None = None
 ) -> Path:
@@ -105,6 +112,7 @@ def distill_model(
     layers = parse_layers(settings.layers, len(target.model.layers))
     work = settings.out / "work"
     work.mkdir(parents=True, exist_ok=True)
+    remember(work, {"layers": layers, "hot_vocab": settings.hot_vocab, "seed": settings.seed})
     began = time.monotonic()
     eos = eos_ids(target, tokenizer)
 
@@ -127,6 +135,8 @@ def distill_model(
     if tokenizer is not None:
         answers = yardstick(target, tokenizer, work, eos, tell)
         yard = label(target, answers, settings, work, "label yardstick", tell, stop)
+    if stop is not None and stop():
+        raise Stopped("stopped before the training; --resume goes on from here")
     head = target.get_output_embeddings().weight
 
     def figures() -> dict[str, Any]:
@@ -174,6 +184,22 @@ def _pair(
     held: tuple[Labels, list[int]], head: Any, hot: Any
 ) -> tuple[Labels, Any, Any, list[int]]:
     return held[0], head, hot, held[1]
+
+
+def remember(work: Path, choices: dict[str, Any]) -> None:
+    """Keep what a run was started with; a resumed run must not differ in it."""
+    path = work / "settings.json"
+    if not path.exists():
+        replace_with(path, lambda p: p.write_text(json.dumps(choices) + "\n"))
+        return
+    earlier: dict[str, Any] = json.loads(path.read_text())
+    unlike = [name for name, value in choices.items() if earlier.get(name) != value]
+    if unlike:
+        name = unlike[0]
+        raise UserError(
+            f"{work.parent} holds a run with other {name}: {earlier.get(name)}; "
+            "give the same, or choose another --out"
+        )
 
 
 def split(count: int, seed: int) -> tuple[list[int], list[int]]:

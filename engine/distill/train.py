@@ -132,6 +132,11 @@ class Trainer:
             for live, master in zip(self.live, self.masters, strict=True):
                 live.copy_(master)
 
+    def share(self) -> float:
+        """How much of the run is over, by time or by steps, whichever is further."""
+        steps = self.step / self.plan.max_steps if self.plan.max_steps else 0.0
+        return min(1.0, max(steps, self.elapsed / max(1e-9, self.plan.seconds)))
+
     def train_step(self, pairs: list[tuple[int, int]]) -> tuple[float, int]:
         """One update; the loss and the number of tokens."""
         batch = load_batch(self.sources, pairs, self.plan.loss.prompt, self.eos)
@@ -147,7 +152,7 @@ class Trainer:
             live.grad = None
         torch.nn.utils.clip_grad_norm_(self.masters, self.plan.clip)
         for group in self.optimizer.param_groups:
-            group["lr"] = rate(self.plan, self.elapsed / max(1e-9, self.plan.seconds))
+            group["lr"] = rate(self.plan, self.share())
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self.publish()
