@@ -39,7 +39,7 @@ class Drafter(Protocol):
         """Propose up to `counts[place]` tokens for each row of the batch."""
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
-        """Note how many proposals of a row were accepted (before `settle`)."""
+        """Note how many proposals of a row were accepted and kept (before `settle`)."""
 
 
 class NoDraft:

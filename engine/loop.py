@@ -114,8 +114,9 @@ class Loop:
             return []
         row.accepted += verdict.accepted
         row.drafted += len(verdict.proposals)
-        self.drafter.learn(self.layout, row, verdict.accepted, len(verdict.proposals))
         kept = row.commit(verdict.block)
+        accepted = min(verdict.accepted, len(kept))
+        self.drafter.learn(self.layout, row, accepted, len(verdict.proposals))
         self.layout.target.valid[row.index] += len(kept)
         return kept
 

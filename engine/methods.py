@@ -11,6 +11,7 @@ from engine.baselines.dsd import FirstWrong, GenerateDraft, PilingPadding
 from engine.baselines.rows import EndlessRow, PadSeekingRow
 from engine.draft import ModelDraft
 from engine.errors import UserError
+from engine.faulty import SEAMS
 from engine.layout.base import Layout
 from engine.layout.ragged import Ragged
 from engine.layout.rectangle import Rectangle
@@ -95,6 +96,8 @@ def slots(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Lay
 
 def holes(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Layout:
     """Right-padded prompts; rejected tokens stay as holes behind a mask."""
+    if draft is None and plan.room > 1:
+        raise UserError("bsp needs a draft model")
     return Holes(target, draft, room=plan.room)
 
 
@@ -122,11 +125,12 @@ METHODS: dict[str, Method] = {
 }
 
 
-def method_named(name: str, *, strict: bool = False) -> Method:
+def method_named(name: str, *, strict: bool = False, fault: str = "") -> Method:
     """Look a method up.
 
     Under strict, `autoregressive` decodes in slots, since only there a row's content keeps
     its columns (design.md, numerics): the same shapes as slotspec's, with K = 0.
+    A fault (`engine.faults`) replaces one choice of eqspec.
 
     Raises:
         UserError: there is no such method.
@@ -137,4 +141,6 @@ def method_named(name: str, *, strict: bool = False) -> Method:
         raise UserError(f"unknown method '{name}'; choose one of {', '.join(METHODS)}") from None
     if strict and name == "autoregressive":
         return replace(method, layout=slots, schedule=Continuous)
+    if fault:
+        return replace(method, **SEAMS[fault])
     return method

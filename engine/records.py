@@ -70,7 +70,8 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     committed: tuple[int, ...] = ()
     """Tokens that became final in this round, in order (cut at an end of the row)."""
     before: int = 0
-    """Committed tokens of the row before the round (prompt included)."""
+    """Committed tokens of the row before the round (prompt included). Fewer than after the
+    row's last round where the run went back: what was committed beyond them is undone."""
     content: int = 0
     """Content length c after the round: all committed tokens."""
     padding: int = 0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
@@ -52,7 +52,7 @@ class Run:
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
-        method = method_named(settings.method, strict=settings.strict)
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
         self.history: list[RoundRecord] = []
         self._texts = _Texts(pair.tokenizer, self.prompts)
@@ -77,11 +77,49 @@ class Run:
     def records(self) -> Iterator[Record]:
         """Header, rounds, summary. Closing the iterator stops between two rounds."""
         yield self.header()
-        for record in self._loop.rounds():
+        yield from self.remaining()
+
+    def remaining(self) -> Iterator[Record]:
+        """The rounds that are left, and the summary."""
+        while (record := self._loop.step()) is not None:
             complete = self._texts.complete(record)
             self.history.append(complete)
             yield complete
         yield self.summary()
+
+    def lengths(self) -> dict[int, int]:
+        """Committed tokens of every row: a moment to which `restart` can go back."""
+        return {row.index: row.length for row in self.rows}
+
+    def restart(
+        self, settings: Settings | None = None, lengths: Mapping[int, int] | None = None
+    ) -> None:
+        """Go on under other settings, or from an earlier moment, or both.
+
+        The rows are prefilled again from their committed tokens, so nothing of the state
+        that they had survives: neither K/V nor padding. Call between two rounds, in the
+        thread that runs them; the next record is the next round of the same stream.
+
+        Args:
+            settings: method, fault, K, …; the models stay as they were loaded. None: as
+                they are.
+            lengths: by request index, how many committed tokens a row goes back to; such
+                a row runs on, though it may have ended since. Rows that are not named
+                stand where they are.
+        """
+        settings = (self.settings if settings is None else settings).check()
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
+        back = {} if lengths is None else dict(lengths)
+        rows = []
+        for old in self.rows:
+            row = new_row(method, self.pair, settings, old.prompt)
+            row.resume(old, back.get(old.index))
+            if row.length < old.length:
+                self._texts.rewind(row.index, row.output)
+            rows.append(row)
+        loop = build_loop(method, self.pair, settings, rows, self.lane)
+        loop.round, loop.elapsed = self._loop.round, self._loop.elapsed
+        self.settings, self.rows, self._loop = settings, rows, loop
 
     def summary(self) -> Summary:
         """Outputs and totals so far, rows in the order of the prompts."""
@@ -197,6 +235,11 @@ class _Texts:
         rows = tuple(self._with_text(row) for row in record.rows)
         named = (i for row in record.rows for i in (*row.proposals, *row.committed))
         return msgspec.structs.replace(record, rows=rows, pieces=self.new_pieces(named))
+
+    def rewind(self, index: int, output: list[int]) -> None:
+        """Forget a row's text beyond these tokens."""
+        self._streams[index] = self._tokenizer.stream()
+        self._streams[index].feed(output)
 
     def _with_text(self, row: RowRound) -> RowRound:
         stream = self._streams[row.row]

@@ -7,6 +7,7 @@ from typing import Literal
 import msgspec
 
 from engine.errors import UserError
+from engine.faults import FAULTS
 
 METHODS = ("autoregressive", "eqspec", "exspec", "slotspec", "rollback", "bsp", "dsd")
 """Every method name of design.md §3, in the order in which they are listed."""
@@ -84,6 +85,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise UserError(f"--top-k must be 0 (off) or more, not {sampling.top_k}")
         if not 0.0 < sampling.top_p <= 1.0:
             raise UserError(f"--top-p must be above 0 and at most 1, not {sampling.top_p}")
+        if self.fault:
+            _check_name("fault", self.fault, tuple(FAULTS))
+            if self.method != "eqspec" or self.strict:
+                raise UserError("the fault lab works on eqspec, without --strict")
         if not sampling.greedy and self.method in BROKEN_METHODS:
             raise UserError(f"{self.method} is published for greedy decoding: use --temperature 0")
         return self

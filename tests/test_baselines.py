@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from functools import lru_cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -144,17 +145,17 @@ def test_bsp_never_moves_anything_and_keeps_every_rejected_slot() -> None:
     run = finished(tiny_pair(), mixed_prompts(4), method="bsp", max_new_tokens=24, draft_tokens=3)
     assert run.summary.totals.realign_bytes == 0
     lengths = [record.length for record in run.rounds[:-1]]
-    assert all(after - before == 4 for before, after in zip(lengths[1:], lengths[2:], strict=False))
-    assert any(span.kind == "stale" for record in run.rounds for row in record.rows
-               for span in row.kept)  # fmt: skip
+    assert all(after - before == 4 for before, after in pairwise(lengths[1:]))
+    rows = [row for record in run.rounds for row in record.rows]
+    assert any(span.kind == "stale" for row in rows for span in row.kept)
 
 
 def test_dsd_piles_up_padding() -> None:
     run = finished(tiny_pair(), mixed_prompts(4), method="dsd", max_new_tokens=30)
-    for earlier, later in zip(run.rounds, run.rounds[1:], strict=False):
+    for earlier, later in pairwise(run.rounds):
         before = {row.row: row.padding for row in earlier.rows}
-        assert all(row.padding >= before[row.row] for row in later.rows
-                   if row.finish_reason is None and row.row in before)  # fmt: skip
+        stay = [row for row in later.rows if row.finish_reason is None]
+        assert all(row.padding >= before[row.row] for row in stay if row.row in before)
     assert any(violation.invariant == "I1" for _, violation in run.violations)
 
 
