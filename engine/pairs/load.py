@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from importlib import resources
 from typing import Any
 
+import msgspec
 import torch
 from msgspec.structs import replace
 from transformers import AutoModelForCausalLM, AutoTokenizer
@@ -16,7 +17,14 @@ from engine.device import resolve_device, resolve_dtype
 from engine.errors import UserError
 from engine.model import LanguageModel
 from engine.pairs import hub, smollm2
-from engine.pairs.registry import LOOKUP, PairRequest, PairSpec, resolve
+from engine.pairs.registry import (
+    BUILT_IN_DRAFT,
+    LOOKUP,
+    TOY_DRAFT,
+    PairRequest,
+    PairSpec,
+    resolve,
+)
 from engine.records import PairInfo
 from engine.tokenizer import Tokenizer, first_difference
 
@@ -65,53 +73,80 @@ def load_pair(
         torch.set_num_threads(threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    if spec.kind == "toy":
-        return _toy(spec, where, kind, progress)
-    if spec.kind == "smollm2":
-        return _smollm2(spec, where, kind, progress)
-    return _models(spec, where, kind, progress)
+    sources = {"toy": _toy, "smollm2": _smollm2, "models": _models}
+    parts = sources[spec.kind](spec, where, kind, progress)
+    if parts.draft is None and spec.draft != LOOKUP:
+        progress(f"loading {spec.draft}", None)
+        parts = replace(parts, draft=_other_draft(parts, where))
+    return _pair(parts)
 
 
-def _toy(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> Pair:
+class _Parts(msgspec.Struct, frozen=True, kw_only=True):
+    """What a pair is put together from. The models are on their device."""
+
+    spec: PairSpec
+    target: Any
+    tokenizer: Any | None
+    draft: Any | None = None
+    hot_ids: torch.Tensor | None = None
+
+
+def _toy(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
     from engine.pairs.toy import toy_models, toy_tokenizer
 
     progress("building the toy pair", None)
     target, draft = toy_models(dtype=dtype)
-    return _pair(
-        spec,
-        target.to(device),
-        draft.to(device) if spec.draft == "toy draft" else None,
-        toy_tokenizer(),
-        device=device,
-        progress=progress,
+    return _Parts(
+        spec=spec,
+        target=target.to(device),
+        tokenizer=toy_tokenizer(),
+        draft=draft.to(device) if spec.draft == TOY_DRAFT else None,
     )
 
 
-def _smollm2(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> Pair:
-    directory = smollm2.acquire(progress)
+def _smollm2(
+    spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress
+) -> _Parts:
+    directory = str(smollm2.acquire(progress))
     progress("loading the target", None)
-    target = _load(str(directory), None, dtype).to(device)
-    if spec.draft != "built-in draft":
-        return _pair(spec, target, None, _tokenizer(str(directory), None), device, progress)
+    target = _load(directory, None, dtype).to(device)
+    parts = _Parts(spec=spec, target=target, tokenizer=_tokenizer(directory, None))
+    if spec.draft != BUILT_IN_DRAFT:
+        return parts
     progress("loading the draft", None)
-    draft, hot_ids = _built_in_draft(target, dtype)
-    if hot_ids is not None:
-        hot_ids = hot_ids.to(device)
-    else:
-        spec = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
-    tokenizer = _tokenizer(str(directory), None)
-    return _pair(spec, target, draft.to(device), tokenizer, device, progress, hot_ids)
-
-
-def _built_in_draft(target: Any, dtype: torch.dtype) -> tuple[Any, torch.Tensor | None]:
-    """The draft that comes with the program: the model, and its hot vocabulary."""
     packed = resources.files("engine").joinpath("weights/smollm2_draft")
-    if packed.is_dir() and any(packed.iterdir()):
-        from engine.distill.package import load_compact
+    if not packed.is_dir() or not any(packed.iterdir()):
+        named = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
+        return replace(parts, spec=named, draft=first_layers(target, _FIRST_LAYERS))
+    from engine.distill.package import load_compact
 
-        with resources.as_file(packed) as directory:
-            return load_compact(directory, target, dtype)
-    return first_layers(target, _FIRST_LAYERS), None
+    with resources.as_file(packed) as place:
+        draft, hot_ids = load_compact(place, target, dtype)
+    return replace(parts, draft=draft, hot_ids=hot_ids)
+
+
+def _models(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
+    progress(f"loading {spec.target}", None)
+    return _Parts(
+        spec=spec,
+        target=_load(spec.target, spec.target_revision, dtype).to(device),
+        tokenizer=_tokenizer(spec.target, spec.target_revision),
+    )
+
+
+def _other_draft(parts: _Parts, device: torch.device) -> Any:
+    """The draft that the spec names, checked to share the target's tokenizer."""
+    spec = parts.spec
+    draft = _load(spec.draft, spec.draft_revision, parts.target.dtype).to(device)
+    ours = _wrap(parts.tokenizer, spec.target, (), parts.target)
+    theirs = _wrap(_tokenizer(spec.draft, spec.draft_revision), spec.draft, (), draft)
+    difference = first_difference(ours, theirs)
+    if difference:
+        raise UserError(
+            f"the tokenizers of {spec.target} and {spec.draft} differ: {difference}; "
+            "a draft must share the target's tokenizer (or use --draft lookup)"
+        )
+    return draft
 
 
 def first_layers(target: Any, layers: int) -> Any:
@@ -126,56 +161,28 @@ def first_layers(target: Any, layers: int) -> Any:
     return draft.eval()
 
 
-def _models(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> Pair:
-    progress(f"loading {spec.target}", None)
-    target = _load(spec.target, spec.target_revision, dtype).to(device)
-    tokenizer = _tokenizer(spec.target, spec.target_revision)
-    return _pair(spec, target, None, tokenizer, device, progress)
-
-
-def _pair(
-    spec: PairSpec,
-    target: Any,
-    draft: Any | None,
-    hf_tokenizer: Any | None,
-    device: torch.device,
-    progress: Progress,
-    hot_ids: torch.Tensor | None = None,
-) -> Pair:
-    """Put the parts together; a draft that is no built-in one is loaded here."""
-    eos_ids = _eos_ids(target, hf_tokenizer)
-    tokenizer = _wrap(hf_tokenizer, spec.target, eos_ids, target)
-    draft_name = spec.draft
-    if draft is None and spec.draft != LOOKUP:
-        progress(f"loading {spec.draft}", None)
-        draft = _load(spec.draft, spec.draft_revision, target.dtype).to(device)
-        theirs = _wrap(_tokenizer(spec.draft, spec.draft_revision), spec.draft, eos_ids, draft)
-        difference = first_difference(tokenizer, theirs)
-        if difference:
-            raise UserError(
-                f"the tokenizers of {spec.target} and {spec.draft} differ: {difference}; "
-                "a draft must share the target's tokenizer (or use --draft lookup)"
-            )
-    ours = LanguageModel(target, eos_ids=eos_ids, name=spec.target)
-    small = (
-        LanguageModel(draft, hot_ids=hot_ids, eos_ids=eos_ids, name=draft_name)
-        if draft is not None
-        else None
-    )
+def _pair(parts: _Parts) -> Pair:
+    spec = parts.spec
+    eos_ids = _eos_ids(parts.target, parts.tokenizer)
+    tokenizer = _wrap(parts.tokenizer, spec.target, eos_ids, parts.target)
+    target = LanguageModel(parts.target, eos_ids=eos_ids, name=spec.target)
+    draft = None
+    if parts.draft is not None:
+        draft = LanguageModel(parts.draft, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft)
     info = PairInfo(
         name=spec.name,
         target=spec.target,
-        draft=draft_name,
+        draft=spec.draft,
         tokenizer=tokenizer.name,
-        target_layers=ours.layers,
-        draft_layers=small.layers if small else 0,
-        vocabulary=ours.vocabulary,
-        context=ours.context,
-        kv_bytes_per_token=ours.kv_bytes_per_token,
+        target_layers=target.layers,
+        draft_layers=draft.layers if draft is not None else 0,
+        vocabulary=target.vocabulary,
+        context=target.context,
+        kv_bytes_per_token=target.kv_bytes_per_token,
         eos_ids=eos_ids,
         pad_id=tokenizer.pad_id,
     )
-    return Pair(info=info, target=ours, draft=small, tokenizer=tokenizer)
+    return Pair(info=info, target=target, draft=draft, tokenizer=tokenizer)
 
 
 def _wrap(hf: Any | None, name: str, eos_ids: tuple[int, ...], model: Any) -> Tokenizer:

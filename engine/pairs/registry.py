@@ -24,6 +24,8 @@ LOOKUP = "lookup"
 """The draft that is no model: proposals are looked up in the row's own text."""
 
 DEFAULT_PAIR = "smollm2"
+TOY_DRAFT = "toy draft"
+BUILT_IN_DRAFT = "built-in draft"
 
 
 class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -58,14 +60,14 @@ BUILT_IN: tuple[PairSpec, ...] = (
         name="smollm2",
         kind="smollm2",
         target="SmolLM2-135M-Instruct",
-        draft="built-in draft",
+        draft=BUILT_IN_DRAFT,
         note="runs on any CPU; the default",
     ),
     PairSpec(
         name="toy",
         kind="toy",
         target="toy target",
-        draft="toy draft",
+        draft=TOY_DRAFT,
         note="random weights, in memory at once, no network",
     ),
     PairSpec(

@@ -11,6 +11,7 @@ import click
 from engine.errors import BatchspecError, RunError
 from engine.records import Failure, Record, RoundRecord, RunHeader, Summary
 from engine.trace import TraceWriter
+from tui.loading import load
 from tui.options import Chosen, chosen, shared_options
 from tui.progress import ProgressLine
 from tui.results import STDOUT, write_run
@@ -42,21 +43,10 @@ def run(**shared: Any) -> int:
 
 
 def _prepare(options: Chosen, line: ProgressLine) -> Run:
-    line.stage("loading torch", None)
-    from engine.pairs.load import load_pair
-    from engine.prompts import encode_prompts
+    pair, prompts = load(options, line)
     from engine.run import Run
 
-    settings = options.settings
-    pair = load_pair(
-        options.pair,
-        device=settings.device,
-        dtype=settings.dtype,
-        threads=settings.threads,
-        progress=line.stage,
-    )
-    prompts = encode_prompts(options.prompts, pair.tokenizer, options.chat, pair.info.context)
-    return Run(pair, settings, prompts)
+    return Run(pair, options.settings, prompts)
 
 
 def _generate(job: Run, options: Chosen, line: ProgressLine) -> tuple[int, RunHeader, Summary]:
