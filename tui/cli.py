@@ -38,7 +38,7 @@ class Commands(LazyGroup):
         "pairs": Lazy("tui.commands.pairs", "pairs", "List, fetch and export model pairs."),
         "doctor": Lazy("tui.commands.doctor", "doctor", "Versions, devices, memory, weights."),
         "distill": Lazy(
-            "tui.commands.distill", "distill", "Train a draft for the built-in target."
+            "tui.commands.distill", "distill", "Make a draft for a target that has none."
         ),
     }
 
