@@ -59,6 +59,10 @@ class Lossless:
         fed = proposals.tokens.to(logits.device)
         host = torch.cat([fed, best.indices, finite], dim=1).tolist()
         width = fed.shape[1]
+        p = q = None
+        if not sampler.sampling.greedy:
+            p = warp(logits, sampler.sampling).cpu()
+            q = None if proposals.probs is None else proposals.probs.cpu()
         verdicts = []
         for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
             tokens = tuple(host[place][:count])
@@ -68,25 +72,14 @@ class Lossless:
             while accepted < count and tokens[accepted] == choices[accepted]:
                 accepted += 1
             verdict = Verdict(tokens, accepted, choices[accepted], choices, good)
-            if good and not sampler.sampling.greedy:
-                verdict = self._sample(verdict, logits[place], proposals, place, row, sampler)
+            if good and p is not None:
+                drawn_from = None if q is None else q[place, :count]
+                accepted, bonus, tests = sampler.accept(
+                    p[place, : count + 1], drawn_from, list(tokens), row
+                )
+                verdict = Verdict(tokens, accepted, bonus, tests=tuple(tests))
             verdicts.append(verdict)
         return verdicts
-
-    def _sample(
-        self,
-        verdict: Verdict,
-        logits: Tensor,
-        proposals: Proposals,
-        place: int,
-        row: Sequence,
-        sampler: Sampler,
-    ) -> Verdict:
-        count = len(verdict.proposals)
-        p = warp(logits[: count + 1], sampler.sampling).cpu()
-        q = None if proposals.probs is None else proposals.probs[place, :count].cpu()
-        accepted, bonus, tests = sampler.accept(p, q, list(verdict.proposals), row)
-        return replace(verdict, accepted=accepted, bonus=bonus, tests=tuple(tests))
 
 
 class Shortest(Lossless):

@@ -7,7 +7,9 @@ same tokens (for the same sequence of K).
 
 from __future__ import annotations
 
-import numpy as np
+import hashlib
+import struct
+
 import torch
 from torch import Tensor
 
@@ -24,12 +26,11 @@ _COLDEST = 1e-37
 
 
 def uniform(seed: int, request: int, position: int, purpose: int) -> float:
-    """The random number of one draw, in [0, 1). A counter-based generator (Philox)
-    needs no state that a neighbour could disturb."""
-    counter = np.array([position, purpose, 0, 0], np.uint64)
-    key = np.array([seed & 0xFFFF_FFFF_FFFF_FFFF, request], np.uint64)
-    bits = np.random.Philox(counter=counter, key=key).random_raw()
-    return float(int(bits) >> 11) / float(1 << 53)
+    """The random number of one draw, in [0, 1): a hash of its key, so there is no state
+    that a neighbour could disturb."""
+    key = struct.pack("<4Q", seed & 0xFFFF_FFFF_FFFF_FFFF, request, position, purpose)
+    bits = int.from_bytes(hashlib.blake2b(key, digest_size=8).digest(), "little")
+    return float(bits >> 11) / float(1 << 53)
 
 
 def warp(logits: Tensor, sampling: Sampling) -> Tensor:

@@ -143,7 +143,7 @@ def test_case_22_a_cache_that_cannot_be_rolled_back_is_refused() -> None:
         hf = MambaForCausalLM(
             MambaConfig(vocab_size=40, hidden_size=16, num_hidden_layers=1, state_size=4)
         )
-    with pytest.raises(UserError, match=r"my model: its state \(mamba\) cannot be rolled back"):
+    with pytest.raises(UserError, match=r"my model: its state \(.*\) cannot be rolled back"):
         LanguageModel(hf, name="my model")
 
 
@@ -245,7 +245,8 @@ def test_case_28_non_finite_logits_end_their_row_only(method: str, when: str) ->
     row = done.summary.rows[1]
     assert row.output_ids == answers[1][:kept]
     assert row.finish_reason == "error"
-    assert f"round {done.of_row(1)[-1].round}, row 1;" in str(row.error)
+    rounds = [record.round for record in done.rounds if 1 in [row.row for row in record.rows]]
+    assert f"round {rounds[-1]}, row 1;" in str(row.error)
 
 
 @every_speculative_method

@@ -1,0 +1,223 @@
+"""Sampling is lossless: chi-squared tests against the target's exact distribution.
+
+Many rows with one prompt, each with random streams of its own, are as many independent
+draws. Every drawn token counts as a draw from the target's distribution after the
+tokens before it, which is computed from the target alone. Seeds are fixed, so a test
+that passes always passes.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from engine.kv import KVStore, Write
+from engine.model import Feed
+from engine.pairs.load import Pair
+from engine.records import Prompt
+from engine.run import Run
+from engine.sampling import ACCEPT, Sampler, draw, uniform, warp
+from engine.sequence import Sequence
+from engine.settings import Sampling, Settings
+from tests.cases import every_method
+from tests.tiny import prompts_of, tiny_pair
+
+VOCABULARY = 6
+PROMPT = (3, 1, 4)
+ROWS = 5200
+DEPTH = 4
+"""Tokens of each row that are tested: 4 × 5200 draws."""
+
+PLANS = {
+    "K=1, T=1": (1, Sampling(temperature=1.0, seed=1)),
+    "K=2, T=0.7, top-k 4": (2, Sampling(temperature=0.7, top_k=4, seed=2)),
+    "K=3, T=1.5, top-p 0.9": (3, Sampling(temperature=1.5, top_p=0.9, seed=3)),
+    "K=4, T=1, top-k 5, top-p 0.95": (4, Sampling(temperature=1.0, top_k=5, top_p=0.95, seed=4)),
+}
+
+
+@lru_cache(maxsize=1)
+def pair() -> Pair:
+    return tiny_pair(vocabulary=VOCABULARY, layers=1, noise=0.1, eos_ids=(), spread=0.1)
+
+
+@dataclass(frozen=True)
+class ChiSquared:
+    """Pearson's test: the statistic, its degrees of freedom, the p-value, and the draws."""
+
+    statistic: float
+    freedom: int
+    p: float
+    draws: int
+
+
+def chi_squared(outputs: list[tuple[int, ...]], sampling: Sampling) -> ChiSquared:
+    """Test each token given those before it. Cells that expect fewer than 5 draws are put
+    together; a token of probability zero must never be drawn."""
+    after: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
+    for output in outputs:
+        for place in range(DEPTH):
+            after[output[:place]][output[place]] += 1
+    exact = distributions([*after], sampling)
+    statistic, freedom, draws = 0.0, 0, 0
+    for prefix, counts in after.items():
+        total = counts.total()
+        draws += total
+        cells, rest_expected, rest_seen = 0, 0.0, 0
+        for token, probability in enumerate(exact[prefix].tolist()):
+            if probability == 0.0:
+                assert counts[token] == 0, f"token {token} after {prefix} has probability 0"
+            expected = total * probability
+            if expected < 5.0:
+                rest_expected, rest_seen = rest_expected + expected, rest_seen + counts[token]
+                continue
+            statistic += (counts[token] - expected) ** 2 / expected
+            cells += 1
+        if rest_expected >= 5.0:
+            statistic += (rest_seen - rest_expected) ** 2 / rest_expected
+            cells += 1
+        freedom += max(cells - 1, 0) if rest_expected == 0.0 or rest_expected >= 5.0 else cells
+    half = torch.tensor([freedom / 2, statistic / 2], dtype=torch.float64)
+    return ChiSquared(statistic, freedom, float(torch.special.gammaincc(half[0], half[1])), draws)
+
+
+def distributions(
+    prefixes: list[tuple[int, ...]], sampling: Sampling
+) -> dict[tuple[int, ...], Tensor]:
+    """The target's own next-token distribution after the prompt and each prefix."""
+    found = {}
+    for length in {len(prefix) for prefix in prefixes}:
+        group = [prefix for prefix in prefixes if len(prefix) == length]
+        ids = torch.tensor([(*PROMPT, *prefix) for prefix in group])
+        rows, tokens = ids.shape
+        store = KVStore()
+        store.clear(rows, tokens)
+        feed = Feed(
+            ids,
+            torch.arange(tokens).expand(rows, -1),
+            torch.ones(tokens, tokens, dtype=torch.bool).tril().expand(rows, 1, -1, -1),
+            Write(rows=rows, read=tokens, start=0),
+        )
+        with torch.inference_mode():
+            logits = pair().target.forward(feed, store, keep=1)[:, -1]
+        probs = warp(logits, sampling).double()
+        found |= dict(zip(group, probs, strict=True))
+    return found
+
+
+def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sampling) -> Any:
+    """Outputs of all rows, and how often proposals were accepted and rejected."""
+    settings = Settings(
+        method=method,
+        batch_size=650,
+        window=650,
+        draft_tokens=draft_tokens,
+        max_new_tokens=max(DEPTH, draft_tokens + 1),
+        sampling=sampling,
+    )
+    job = Run(pair(), settings, prompts_of([PROMPT] * ROWS))
+    if sampler is not None:
+        job._loop.sampler = sampler
+    for _ in job.records():
+        pass
+    rows = job.summary().rows
+    proposed, accepted = sum(row.drafted for row in rows), sum(row.accepted for row in rows)
+    return [row.output_ids for row in rows], accepted, proposed
+
+
+@every_method
+@pytest.mark.parametrize("plan", PLANS)
+def test_case_15_every_method_draws_from_the_targets_distribution(
+    method: str, plan: str, record_property: Any
+) -> None:
+    draft_tokens, sampling = PLANS[plan]
+    if method == "autoregressive" and draft_tokens > 1:
+        pytest.skip("nothing is proposed")
+    outputs, accepted, proposed = drawn(method, draft_tokens, None, sampling)
+    found = chi_squared(outputs, sampling)
+    record_property("p", found.p)
+    print(f"{method}, {plan}: χ² {found.statistic:.1f} / {found.freedom}, p = {found.p:.3f}")
+    assert found.draws >= 20_000
+    assert found.p > 1e-3
+    if proposed:
+        assert 0.2 < accepted / proposed < 0.95, "the draft is neither useless nor perfect"
+
+
+class NotSubtracted(Sampler):
+    """Wrong: after a rejection it draws from p, and not from what q leaves of it."""
+
+    def accept(
+        self, p: Tensor, q: Tensor | None, proposals: list[int], row: Sequence
+    ) -> tuple[int, int, list[Any]]:
+        for k, token in enumerate(proposals):
+            u = uniform(self.sampling.seed, row.index, row.length + k, ACCEPT)
+            if q is not None and u * float(q[k, token]) >= float(p[k, token]):
+                return k, self._draw_one(p[k], row, row.length + k), []
+        k = len(proposals)
+        return k, self._draw_one(p[k], row, row.length + k), []
+
+
+class AnotherQ(Sampler):
+    """Wrong: the q it returns is not the one it drew the proposals from."""
+
+    def propose(self, *given: Any) -> tuple[Tensor, Tensor | None]:
+        tokens, q = super().propose(*given)
+        if q is None:
+            return tokens, None
+        flat = q.sqrt()
+        return tokens, flat / flat.sum(dim=-1, keepdim=True)
+
+
+@pytest.mark.parametrize("wrong", [NotSubtracted, AnotherQ])
+def test_case_15_a_wrong_rule_is_caught(wrong: type[Sampler]) -> None:
+    draft_tokens, sampling = PLANS["K=2, T=0.7, top-k 4"]
+    outputs, _, _ = drawn("eqspec", draft_tokens, wrong(sampling, VOCABULARY), sampling)
+    found = chi_squared(outputs, sampling)
+    print(f"{wrong.__name__}: χ² {found.statistic:.1f} / {found.freedom}, p = {found.p:.2g}")
+    assert found.p < 1e-9
+
+
+# ---- the parts ------------------------------------------------------------------------
+
+
+def test_warp_keeps_what_top_k_and_top_p_say() -> None:
+    logits = torch.tensor([3.0, 2.0, 1.0, 0.0, -1.0])
+    plain = warp(logits, Sampling(temperature=1.0))
+    torch.testing.assert_close(plain, logits.softmax(-1))
+    best = warp(logits, Sampling(temperature=1.0, top_k=2))
+    assert (best > 0).tolist() == [True, True, False, False, False]
+    torch.testing.assert_close(best[0] / best[1], plain[0] / plain[1])
+    share = warp(logits, Sampling(temperature=1.0, top_p=0.7))
+    assert (share > 0).tolist() == [True, True, False, False, False]
+    assert (warp(logits, Sampling(temperature=1.0, top_p=0.01)) > 0).sum() == 1
+
+
+def test_a_draw_never_takes_a_token_of_probability_zero() -> None:
+    probs = torch.tensor([[0.0, 0.5, 0.0, 0.5, 0.0]]).repeat(4, 1)
+    u = torch.tensor([0.0, 0.4999999, 0.5, 0.99999999999], dtype=torch.float64)
+    assert draw(probs, u).tolist() == [1, 1, 3, 3]
+
+
+def test_random_numbers_are_uniform_and_keyed() -> None:
+    drawn_numbers = [uniform(0, row, place, 0) for row in range(100) for place in range(40)]
+    assert len(set(drawn_numbers)) == 4000
+    counts = torch.histc(torch.tensor(drawn_numbers), bins=10, min=0.0, max=1.0)
+    assert float(((counts - 400) ** 2 / 400).sum()) < 30
+    assert uniform(0, 1, 2, 0) == uniform(0, 1, 2, 0)
+    assert len({uniform(0, 1, 2, 0), uniform(1, 1, 2, 0), uniform(0, 1, 2, 1)}) == 3
+
+
+def test_a_residual_of_nothing_falls_back_to_p() -> None:
+    """p = q and yet a rejection (rounding can do that): draw from p, never from zeros."""
+    p = torch.tensor([[0.5, 0.5], [0.5, 0.5]])
+    row = Sequence(Prompt(index=0, ids=(1,)), budget=5, context=64, eos_ids=frozenset())
+    sampler = Sampler(Sampling(temperature=1.0), 2)
+    accepted, bonus, _ = sampler.accept(torch.zeros(2, 2), p[:1], [0], row)
+    assert accepted == 0
+    assert bonus in (0, 1)
