@@ -86,7 +86,7 @@ def build_draft(
     inner = draft.model
     for place, index in enumerate(layers):
         layer = copy.deepcopy(target.model.layers[index]).to(dtype)
-        renumber(layer, place)
+        settle(layer, place, draft.config)
         layer.requires_grad_(True)
         inner.layers[place] = layer
     for name in ("embed_tokens", "norm"):
@@ -111,11 +111,14 @@ def build_draft(
     return draft
 
 
-def renumber(layer: nn.Module, place: int) -> None:
-    """Tell a layer its new place: its attention finds the cache by it."""
+def settle(layer: nn.Module, place: int, config: Any) -> None:
+    """Tell a layer its new place, by which its attention finds the cache, and its new model's
+    config, by which it learns of a change of the attention function."""
     for module in layer.modules():
         if hasattr(module, "layer_idx"):
             module.layer_idx = place  # type: ignore[assignment]
+        if hasattr(module, "config"):
+            module.config = config
 
 
 def hot_vocabulary(counts: Tensor, size: int, always: set[int]) -> Tensor:
