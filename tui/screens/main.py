@@ -147,6 +147,7 @@ class MainScreen(RunScreen):
             mode=self.mode,
             slide=playhead.slide,
             animated=playhead.animating,
+            busy=self.control.state in (State.RUNNING, State.LOADING),
         )
 
     def show_frame(self) -> None:
@@ -156,7 +157,7 @@ class MainScreen(RunScreen):
         frame = self.frame_now()
         bar = (state, self.control.speed, playhead.following, self.count, playhead.playing)
         timeline = frame.timeline
-        known = (frame.cursor, frame.selected, frame.mode, frame.slide, timeline)
+        known = (frame.cursor, frame.selected, frame.mode, frame.slide, timeline, frame.busy)
         parked = timeline.revision if playhead.following else timeline.last
         seen = (*bar, known, parked, self.pane)
         if seen == self._seen:

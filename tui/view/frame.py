@@ -52,6 +52,9 @@ class Frame:
     animated: bool = False
     """Whether the phases are being shown one after the other."""
 
+    busy: bool = False
+    """Whether the engine is at work on the next round."""
+
     @property
     def record(self) -> RoundRecord | None:
         return self.timeline.round_at(self.cursor.round)

@@ -19,6 +19,11 @@ def method_title(frame: Frame) -> str:
     return TITLES.get(frame.timeline.method, "raggedness")
 
 
+def method_note(frame: Frame) -> str:
+    """What the pane's figures count, for its heading."""
+    return "" if frame.timeline.method in TITLES else " accepted per row "
+
+
 def method_lines(frame: Frame, width: int, height: int) -> list[Line]:
     """The lines of the pane for the frame's method."""
     if width < 8 or height < 1:

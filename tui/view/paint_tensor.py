@@ -310,9 +310,21 @@ def _note(row: TensorRow) -> str:
     return " · ".join(words)
 
 
+def paint_legend(frame: Frame) -> Line:
+    """The signs of a judged round, in few words."""
+    if frame.cursor.round == 0 or frame.mode is not CellMode.TOKEN:
+        return []
+    line: Line = [("    ", "rule")]
+    for name, word in (("accepted", "accepted"), ("bonus", "bonus"), ("rejected", "rejected")):
+        line += [(MARK[Kind(name)], name), (f" {word}  ", "dim")]
+    return line
+
+
 def paint_phases(frame: Frame, width: int) -> Line:
     """The phases of a round, with the one that is shown; on a small screen that one alone."""
     if frame.cursor.round == 0:
+        if frame.busy:
+            return [(" prefilling the first batch … ", "dim")]
         hint = " before round 1 · space runs, n steps " if width >= 90 else " before round 1 "
         return [(hint, "dim")]
     if width < 70:

@@ -44,10 +44,13 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
         line.append((f" · {state}", style))
     elif speed is not None:
         line.append((f" · {speed:g} rounds/s", "dim"))
+    pace = timeline.speed_at(number)
+    if state == "finished" and number == timeline.last:
+        pace = timeline.speed_at(number, over=number)
     record = frame.record
     drafted = record.draft_tokens if record else timeline.setting("draft_tokens", 0)
     optional = [
-        [(" · ", "rule"), (f"{timeline.speed_at(number):.0f}", "text"), (" tok/s", "dim")],
+        [(" · ", "rule"), (f"{pace:.0f}", "text"), (" tok/s", "dim")],
         [
             (" · accepted ", "dim"),
             (f"{timeline.accepted_at(number):.1f}/{drafted}", "accepted"),

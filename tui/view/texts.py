@@ -27,7 +27,7 @@ def visible_rows(frame: Frame) -> list[int]:
     done = [
         index
         for index, track in tracks.items()
-        if index not in seen and (track.finished_at(number) or track.count_at(number))
+        if index not in seen and (track.count_at(number) or track.error)
     ]
     return batch + pool + done
 

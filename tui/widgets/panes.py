@@ -9,7 +9,7 @@ from tui.view.cost import cost_lines
 from tui.view.frame import Frame
 from tui.view.invariants import invariants_lines, rows_note
 from tui.view.lines import Line
-from tui.view.method import method_lines, method_title
+from tui.view.method import method_lines, method_note, method_title
 from tui.view.texts import texts_lines, visible_rows
 from tui.widgets.pane import Pane
 from tui.widgets.section import Section
@@ -28,6 +28,19 @@ class TextsPane(Pane):
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         return texts_lines(frame, width, height)
+
+    def show(self, frame: Frame) -> None:
+        moved = frame.selected != self.frame.selected
+        super().show(frame)
+        rows = visible_rows(frame)
+        if moved and frame.selected in rows:
+            height = self._room()[1]
+            extra = len(self._lines) - len(rows)
+            first = rows.index(frame.selected)
+            if first < self.scroll_y:
+                self.scroll_to(y=first, animate=False)
+            elif first + extra >= self.scroll_y + height:
+                self.scroll_to(y=first + extra - height + 1, animate=False)
 
     def on_click(self, event: events.Click) -> None:
         place = event.y + round(self.scroll_y)
@@ -68,7 +81,8 @@ class MethodSection(Section):
     """The method pane under a heading that names what it shows."""
 
     def show(self, frame: Frame) -> None:
-        self.heading.set(title=[(method_title(frame), "title")])
+        note = method_note(frame)
+        self.heading.set([(method_title(frame), "title")], [(note, "dim")] if note else [])
         super().show(frame)
 
 

@@ -12,6 +12,7 @@ from tui.view.paint_tensor import (
     Geometry,
     default_zoom,
     geometry,
+    paint_legend,
     paint_phases,
     paint_row,
     paint_ruler,
@@ -142,6 +143,8 @@ class TensorSection(Section):
         if view.rows:
             title.append((f"  L = {view.edge}", "dim"))
         title.append((f"  {frame.mode.title}", "text"))
+        if self.size.width >= 110:
+            title += paint_legend(frame)
         if self.tensor.hidden:
             title.append((f"  ‹ {self.tensor.hidden} columns", "parked"))
         self.heading.set(title=title, note=paint_phases(frame, self.size.width))
