@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import os
 import subprocess
@@ -16,6 +17,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 
 from engine.device import resolve_device, resolve_dtype
 from engine.errors import UserError
+from engine.model import LanguageModel
 from engine.pairs import smollm2
 from engine.pairs.export import export_pair
 from engine.pairs.gguf_model import convert
@@ -324,6 +326,21 @@ class TestLoading:
     def test_export_never_overwrites(self, exported: Path) -> None:
         with pytest.raises(UserError, match="exists already"):
             export_pair(toy(), exported, silent)
+
+    def test_a_draft_with_a_hot_vocabulary_gets_a_full_head(self, tmp_path: Path) -> None:
+        from engine.distill.student import build_draft
+
+        pair, hot_ids = toy(), torch.arange(1, 300, 3)
+        small = build_draft(pair.target.hf, [1], hot_ids, torch.float32)
+        pair = dataclasses.replace(pair, draft=LanguageModel(small, hot_ids=hot_ids))
+        export_pair(pair, tmp_path / "pair", silent)
+        full = AutoModelForCausalLM.from_pretrained(tmp_path / "pair" / "draft").eval()
+        again = AutoModelForCausalLM.from_pretrained(tmp_path / "pair" / "target").eval()
+        small.set_attn_implementation("sdpa")
+        ids = torch.tensor([[280, 34, 93]])
+        with torch.no_grad():
+            assert torch.allclose(full(ids).logits[..., hot_ids], small(ids).logits, atol=1e-5)
+            assert full(ids).logits.shape == again(ids).logits.shape
 
     def test_lookup_needs_no_draft(self, home: Path, exported: Path) -> None:
         request = PairRequest(target=str(exported / "target"), draft="lookup")
