@@ -10,10 +10,10 @@ exact in every dtype.
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import TYPE_CHECKING, NamedTuple
 
 import msgspec
@@ -28,10 +28,10 @@ from engine.layout.base import Layout
 from engine.loop import Loop
 from engine.methods import method_named
 from engine.records import Prompt
-from engine.run import build_loop
+from engine.run import build_loop, new_row, widest
 from engine.sampling import Sampler
 from engine.sequence import Sequence
-from engine.settings import Sampling, Settings
+from engine.settings import Settings
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -90,7 +90,7 @@ class Oracle:
         """The oracle's answer to each prompt, in order, as they are ready.
 
         Args:
-            settings: budget, and in strict mode B, K (which fix the shape).
+            settings: budget, and in strict mode B and K (which fix the shape).
 
         Raises:
             UserError: temperature above 0, where equality of outputs means nothing.
@@ -98,16 +98,17 @@ class Oracle:
         if not settings.sampling.greedy:
             raise UserError("the oracle is greedy: use --temperature 0")
         shape = _shape(prompts, settings, self.pair.target.context)
+        keys = {prompt.index: _key(prompt, settings, shape) for prompt in prompts}
+        missing = {keys[p.index]: p for p in prompts if keys[p.index] not in self._kept}
+        steps = self._decode([*missing.values()], keys, settings, shape)
         tokens = 0
         for number, prompt in enumerate(prompts):
-            key = _key(prompt, settings, shape)
-            if key not in self._kept:
-                tell = partial(_tell, progress, number, tokens)
-                self._kept[key] = self._decode(prompt, settings, shape, tell)
-            answer = msgspec.structs.replace(self._kept[key].answer, index=prompt.index)
-            tokens += len(answer.output_ids)
+            key = keys[prompt.index]
+            while key not in self._kept:
+                tokens += next(steps)
+                progress(number, tokens)
             progress(number + 1, tokens)
-            yield answer
+            yield msgspec.structs.replace(self._kept[key].answer, index=prompt.index)
 
     def tolerance(self, prompts: Seq[Prompt], settings: Settings) -> float:
         """How far apart two logits may be and still change places by rounding.
@@ -119,100 +120,110 @@ class Oracle:
         shape = _shape(prompts, settings, self.pair.target.context)
         list(self.answers(prompts, settings))
         keys = tuple(_key(prompt, settings, shape) for prompt in prompts)
-        at = (keys, settings.batch_size, _draft_tokens(settings))
+        at = (keys, settings.batch_size, widest(settings))
         if at not in self._noise:
             kept = {
                 prompt.index: self._kept[key] for prompt, key in zip(prompts, keys, strict=True)
             }
             self._noise[at] = max(
-                self._recite(prompts, kept, settings, method) for method in ("eqspec", "slotspec")
+                self._recite(prompts, kept, settings, shape, name)
+                for name in ("eqspec", "slotspec")
             )
         return 2.0 * self._noise[at]
 
     def _decode(
         self,
-        prompt: Prompt,
+        prompts: list[Prompt],
+        keys: dict[int, _Key],
         settings: Settings,
         shape: Shape | None,
-        progress: Callable[[int], None],
-    ) -> _Kept:
-        row = self._row(prompt, settings.max_new_tokens)
+    ) -> Iterator[int]:
+        """Decode the prompts and keep each answer when it is ready; yields after every
+        step, with the number of tokens that it made."""
+        loop, rows = self._alone(prompts, settings, shape)
         watch = _Watch()
-        loop = self._alone(row, settings, shape)
         loop.accept = watch
-        for count, _ in enumerate(loop.rounds(), start=1):
-            progress(count)
-        tokens, logits = watch.best(len(row.output))
-        gaps = (logits[:, 0] - logits[:, 1]).tolist() if logits.shape[-1] > 1 else []
-        answer = Answer(
-            index=prompt.index,
-            output_ids=tuple(row.output),
-            finish_reason=row.finish_reason or "error",
-            error=row.error,
-            gaps=tuple(gaps),
-        )
-        return _Kept(answer, tokens, logits)
+        running = list(rows)
+        while running:
+            for row in [row for row in running if not row.running]:
+                running.remove(row)
+                self._kept[keys[row.index]] = watch.kept(row)
+            record = loop.step() if running else None
+            yield len(record.rows) if record is not None else 0
 
-    def _alone(self, row: Sequence, settings: Settings, shape: Shape | None) -> Loop:
-        """The loop that decodes one row alone.
+    def _alone(
+        self, prompts: list[Prompt], settings: Settings, shape: Shape | None
+    ) -> tuple[Loop, list[Sequence]]:
+        """The loop that decodes each row alone, one after the other.
 
-        The seam of strict mode: there the row is alone in slots of the fixed shape.
+        Under strict it decodes in the slots and the one shape that the methods have too.
+        There a row's logits do not depend on its companions by a single bit, so rows
+        that are together are as good as alone.
         """
-        assert shape is None, "strict mode"
-        alone = Settings(
-            method="autoregressive", batch_size=1, max_new_tokens=settings.max_new_tokens
-        )
-        return build_loop(method_named("autoregressive"), self.pair, alone, [row], 0)
+        chosen = msgspec.structs.replace(settings, method="autoregressive", fault="", audit=False)
+        if shape is None:
+            chosen = msgspec.structs.replace(chosen, batch_size=1, draft_tokens=0)
+        method = method_named("autoregressive", strict=settings.strict)
+        rows = [new_row(method, self.pair, chosen, prompt) for prompt in prompts]
+        columns = None if shape is None else shape.columns
+        return build_loop(method, self.pair, chosen, rows, columns=columns), rows
 
     def _recite(
-        self, prompts: Seq[Prompt], kept: dict[int, _Kept], settings: Settings, method: str
+        self,
+        prompts: Seq[Prompt],
+        kept: dict[int, _Kept],
+        settings: Settings,
+        shape: Shape | None,
+        name: str,
     ) -> float:
         """Write the oracle's answers in a method's shape; the largest logit difference."""
-        rows = [
-            self._row(prompt, len(kept[prompt.index].answer.output_ids))
-            for prompt in prompts
-            if prompt.error is None
-        ]
-        draft_tokens = _draft_tokens(settings)
         reciting = msgspec.structs.replace(
-            settings, method=method, draft_tokens=draft_tokens, sampling=Sampling(), fault=""
+            settings, method=name, draft_tokens=widest(settings), fault="", audit=False
         )
+        method = method_named(name, strict=settings.strict)
         no_model = replace(self.pair, draft=None)
-        loop = build_loop(method_named(method), no_model, reciting, rows, 0)
+        rows = []
+        for prompt in prompts:
+            budget = len(kept[prompt.index].answer.output_ids)
+            one = msgspec.structs.replace(reciting, max_new_tokens=budget)
+            rows.append(new_row(method, no_model, one, prompt))
+        columns = None if shape is None else shape.columns
+        loop = build_loop(method, no_model, reciting, rows, columns=columns)
         recital = _Recital(kept)
         loop.drafter = loop.accept = recital
         for _ in loop.rounds():
             pass
         return recital.largest
 
-    def _row(self, prompt: Prompt, budget: int) -> Sequence:
-        return Sequence(
-            prompt,
-            budget=budget,
-            context=self.pair.target.context,
-            eos_ids=frozenset(self.pair.tokenizer.eos_ids),
-        )
-
 
 class _Watch(Lossless):
-    """Greedy choice of one row that remembers the best logits at each place."""
+    """Greedy choice that remembers the best logits at each place of each row."""
 
     def __init__(self) -> None:
-        self._best: list[tuple[Tensor, Tensor]] = []
+        self._best: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
 
     def judge(
         self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
-        top = logits[0, -1].topk(min(BEST, logits.shape[-1]))
-        self._best.append((top.indices.cpu(), top.values.cpu()))
+        top = logits[:, 0].topk(min(BEST, logits.shape[-1]))
+        for row, tokens, values in zip(rows, top.indices.cpu(), top.values.cpu(), strict=True):
+            self._best[row.index].append((tokens, values.double()))
         return super().judge(logits, proposals, rows, sampler)
 
-    def best(self, count: int) -> tuple[Tensor, Tensor]:
-        """Tokens and their logits at the first `count` places."""
-        if not count:
-            return torch.zeros((0, BEST), dtype=torch.int64), torch.zeros((0, BEST))
-        tokens, logits = zip(*self._best[:count], strict=True)
-        return torch.stack(tokens), torch.stack(logits).double()
+    def kept(self, row: Sequence) -> _Kept:
+        """What is kept of a row that has ended."""
+        output = row.output
+        best = self._best.pop(row.index, [])[: len(output)]
+        tokens = torch.stack([ids for ids, _ in best]) if best else torch.zeros((0, 2))
+        logits = torch.stack([values for _, values in best]) if best else torch.zeros((0, 2))
+        answer = Answer(
+            index=row.index,
+            output_ids=tuple(output),
+            finish_reason=row.finish_reason or "error",
+            error=row.error,
+            gaps=tuple((logits[:, 0] - logits[:, 1]).tolist()),
+        )
+        return _Kept(answer, tokens, logits)
 
 
 class _Recital(NoDraft, Lossless):
@@ -250,22 +261,13 @@ class _Recital(NoDraft, Lossless):
         return list(self.kept[row.index].answer.output_ids[row.length - row.prompt_length :])
 
 
-def _tell(progress: Progress, rows: int, tokens: int, more: int) -> None:
-    progress(rows, tokens + more)
-
-
 def _shape(prompts: Iterable[Prompt], settings: Settings, context: int) -> Shape | None:
     if not settings.strict:
         return None
     longest = max((len(prompt.ids) for prompt in prompts), default=0)
     columns = min(longest + settings.max_new_tokens, context)
-    return Shape(settings.batch_size, _draft_tokens(settings), columns)
+    return Shape(settings.batch_size, widest(settings), columns)
 
 
 def _key(prompt: Prompt, settings: Settings, shape: Shape | None) -> _Key:
     return _Key(prompt.ids, settings.max_new_tokens, prompt.error, shape)
-
-
-def _draft_tokens(settings: Settings) -> int:
-    """K; for `auto` the most that is worth measuring."""
-    return 5 if settings.draft_tokens == "auto" else settings.draft_tokens

@@ -20,7 +20,7 @@ from engine.attribution import (
 from engine.errors import UserError
 from engine.methods import METHODS, method_named
 from engine.oracle import Oracle
-from engine.records import PairInfo, Prompt, RoundRecord, RunHeader
+from engine.records import PairInfo, Prompt, RoundRecord, RowSummary, RunHeader
 from engine.run import Run
 from engine.settings import BROKEN_METHODS, CORRECT_METHODS, Settings
 
@@ -47,6 +47,8 @@ class MethodVerdict(Rates, frozen=True, kw_only=True):
     """One method against the oracle: an entry of `methods` in `verify --json`."""
 
     divergences: tuple[Divergence, ...]
+    """Of methods that run past eos: of the outputs cut there, since that they go on is
+    known of all rows."""
     cut_at_eos: Rates | None
     """The rates with each output cut after its first eos, for methods that run past it."""
     seconds: float
@@ -147,18 +149,30 @@ def judge(
     """Compare one finished run with the oracle's answers."""
     trails = trails_of(rounds)
     summary = run.summary()
+    for row in summary.rows:
+        _keep_output(trails, row)
     raw = rates(trails, answers, None)
+    cut = eos_ids if method in BROKEN_METHODS else None
     return MethodVerdict(
         exact=raw.exact,
         total=raw.total,
         exact_rate=raw.exact_rate,
         partial_rate=raw.partial_rate,
-        divergences=tuple(attribute(trails, answers, tolerance)),
-        cut_at_eos=rates(trails, answers, eos_ids) if method in BROKEN_METHODS else None,
+        divergences=tuple(attribute(trails, answers, tolerance, eos_ids=cut)),
+        cut_at_eos=rates(trails, answers, cut) if cut is not None else None,
         seconds=summary.totals.seconds,
         accepted_per_row_round=summary.totals.accepted_per_row_round,
         errors={row.index: row.error for row in summary.rows if row.error is not None},
     )
+
+
+def _keep_output(trails: dict[int, RowTrail], row: RowSummary) -> None:
+    """Compare what the method gives as a row's output, where that is not all it committed."""
+    trail = trails.get(row.index)
+    if trail is not None:
+        lost = len(trail.output) - len(row.output_ids)
+        trail.output = list(row.output_ids)
+        trail.rounds = trail.rounds[lost:]
 
 
 def rates(
