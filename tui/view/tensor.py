@@ -63,12 +63,13 @@ def tensor_view(frame: Frame) -> TensorView:
     rows = [_row(frame, row, row.row in broken) for row in record.rows]
     block = max((len(row.proposals) for row in record.rows), default=0)
     before = record.length_before
-    widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
     edge = before + block
     if phase is LAST:
-        # Rows that left at the end of the round are still shown as they were.
-        slots = record.kind == "slots"
-        edge = record.length if slots else max(record.length, widest)
+        edge = record.length
+        if record.kind != "slots":
+            # Rows that left at the end of the round are still shown as they were.
+            edge = max(edge, *(_width(row) for row in record.rows), 0)
+    widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
     end = max(before + block + 1, record.length, widest)
     return TensorView(rows, edge, end, record.kind == "slots", block)
 
@@ -117,6 +118,12 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         broken=broken,
         end=row.before + len(row.proposals) + 1,
     )
+
+
+def _width(row: RowRound) -> int:
+    """Columns of the row after the round."""
+    left = max(0, _leading_pad(row.fed) - _leading_pad(row.kept)) if row.finish_reason else 0
+    return left + sum(span.length for span in row.kept)
 
 
 def _leading_pad(spans: tuple[Span, ...]) -> int:
