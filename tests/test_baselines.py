@@ -10,14 +10,21 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import AutoModelForCausalLM
+from transformers import AutoModelForCausalLM, OPTConfig, OPTForCausalLM
 
 from engine.errors import UserError
 from engine.model import LanguageModel
 from engine.pairs.load import Pair
 from engine.records import PairInfo
 from engine.tokenizer import Tokenizer
-from tests.tiny import finished, mixed_prompts, prompts_of, tiny_pair
+from tests.tiny import (
+    KINDS,
+    broken_forward,
+    finished,
+    mixed_prompts,
+    prompts_of,
+    tiny_pair,
+)
 
 GOLDEN = Path(__file__).parent / "golden"
 RANDOM = json.loads((GOLDEN / "random" / "cases.json").read_text())
@@ -49,7 +56,7 @@ def golden_run(pair: Pair, case: dict[str, Any], method: str) -> Any:
     )
 
 
-@pytest.mark.parametrize("method", ["autoregressive", "eqspec", "bsp", "dsd"])
+@pytest.mark.parametrize("method", ["autoregressive", "eqspec", "exspec", "bsp", "dsd"])
 def test_pair_a_is_exact(method: str) -> None:
     case = json.loads((GOLDEN / "pair-a" / "golden.json").read_text())
     config = json.loads((GOLDEN / "pair-a" / "target" / "generation_config.json").read_text())
@@ -127,6 +134,52 @@ def test_positions_are_the_whole_fault_of_bsp(monkeypatch: pytest.MonkeyPatch) -
     mended = finished(pair, prompts, method="bsp", max_new_tokens=24)
     assert mended.outputs == oracle.outputs
     assert mended.violations == []
+
+
+def test_opt_takes_its_positions_from_the_mask(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(KINDS, "opt", opt)
+    pair = tiny_pair("opt", eos_ids=(), pad_id=0)
+    prompts = mixed_prompts(5)
+    oracle = finished(pair, prompts, method="autoregressive", batch_size=1, max_new_tokens=16)
+    bsp = finished(pair, prompts, method="bsp", max_new_tokens=16)
+    assert bsp.outputs == oracle.outputs
+    assert bsp.violations == []
+    dsd = finished(pair, prompts, method="dsd", max_new_tokens=16)
+    assert {violation.invariant for _, violation in dsd.violations} >= {"I2", "I4", "I5"}
+
+
+def opt(vocabulary: int, layers: int, context: int, spread: float) -> Any:
+    return OPTForCausalLM(
+        OPTConfig(
+            vocab_size=vocabulary,
+            hidden_size=32,
+            word_embed_proj_dim=32,
+            ffn_dim=64,
+            num_hidden_layers=layers,
+            num_attention_heads=4,
+            max_position_embeddings=context,
+            init_std=spread,
+            pad_token_id=0,
+            bos_token_id=1,
+            eos_token_id=2,
+        )
+    )
+
+
+@pytest.mark.parametrize("method", BASELINES)
+def test_a_row_with_non_finite_logits_leaves_the_others_alone(method: str) -> None:
+    pair = tiny_pair()
+
+    def damage(call: int, feed: Any, logits: torch.Tensor) -> torch.Tensor:
+        if call == 3:  # past the prefill
+            logits[1] = float("nan")
+        return logits
+
+    with broken_forward(pair.target, damage):
+        run = finished(pair, mixed_prompts(4), method=method, max_new_tokens=12)
+    assert run.reasons[1] == "error"
+    assert "error" not in run.reasons[:1] + run.reasons[2:]
+    assert all(len(run.outputs[row]) > 0 for row in (0, 2, 3))
 
 
 def test_bsp_goes_on_past_eos_and_dsd_stops_the_batch() -> None:
