@@ -20,6 +20,7 @@ from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from engine.kv import KVStore, Write
+from engine.prepack import prepack
 from engine.supported import check_cache, context_of
 
 ATTENTION = "batchspec"
@@ -82,6 +83,7 @@ class LanguageModel:
         check_cache(hf_model, name)
         self.hf: Any = hf_model.eval()
         self.hf.set_attn_implementation(ATTENTION)
+        prepack(self.hf)
         self.hot_ids = hot_ids
         self.eos_ids = eos_ids
         self.name = name
