@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tui.showable import showable
+from engine.records import Violation
+from tui.showable import fit, showable
 from tui.view.frame import Frame
 from tui.view.lines import Line, wrap
 
@@ -53,11 +54,26 @@ def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
         who = "" if violation.row is None else f"row {violation.row}, "
         words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
         lines += wrap([(words, "broken")], width)[: max(1, height - 2)]
-        if len(breaks) > 1:
-            lines.append([(f"and {len(breaks) - 1} more rows or invariants since", "dim")])
+        lines += _others(breaks, width)
     elif checked:
         lines.append([(f"held in all {number} rounds" if number > 1 else "held", "dim")])
     return lines[:height]
+
+
+def _others(breaks: list[tuple[int, Violation]], width: int) -> list[Line]:
+    """A line for each other invariant that broke, where it first did."""
+    seen = {breaks[0][1].invariant}
+    lines: list[Line] = []
+    for at, violation in breaks[1:]:
+        if violation.invariant not in seen:
+            seen.add(violation.invariant)
+            who = "" if violation.row is None else f"row {violation.row}, "
+            words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
+            lines.append([(fit(words, width).rstrip(), "rejected")])
+    rest = len(breaks) - len(seen)
+    if rest > 0:
+        lines.append([(f"and the same in {rest} more rows", "dim")])
+    return lines
 
 
 def rows_note(frame: Frame) -> Line:

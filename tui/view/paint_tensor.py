@@ -102,7 +102,7 @@ def paint_ruler(view: TensorView, shape: Geometry) -> Line:
         line.append((fit(f"0…{last}", shape.past, ellipsis=""), "dim"))
         line.append((" ", "dim"))
     if view.own_tails and shape.past:
-        line.append(("the end of each slot", "dim"))
+        line.append(("each row by its own end", "dim"))
         return crop(line, shape.width)
     if shape.zoom >= 4:
         for column in range(shape.start, shape.start + shape.columns):
@@ -134,16 +134,25 @@ def paint_row(
         first.extend(_runs(kinds))
         first.append(("┊", "rule"))
     window = cells.window(row.segments, start, start + shape.columns)
+    edge_at = row_edge(view, row)
     for number, cell in enumerate(window):
-        edge = start + number == view.edge - 1 and not view.own_tails
+        edge = start + number == edge_at - 1
         _paint_cell(first, frame, row, cell, shape.zoom, frame.mode, edge)
-    _debris(first, frame, view, row, shape)
+    _debris(first, frame, row, shape, start, edge_at)
     lines = [crop(first, shape.width)]
     if height >= 2:
-        lines.append(_second(frame, view, row, shape, window, selected))
+        lines.append(_second(frame, row, shape, window, start, edge_at))
     while len(lines) < height:
         lines.append([(" " * shape.width, "text")])
     return lines
+
+
+def row_edge(view: TensorView, row: TensorRow) -> int:
+    """The column at which the row is cut off; −1: it is not."""
+    if not view.own_tails:
+        return view.edge
+    stale = bool(row.segments) and row.segments[-1].kind is Kind.STALE
+    return row.edge if row.edge is not None and not stale else -1
 
 
 def _runs(kinds: list[Kind]) -> Line:
@@ -246,14 +255,13 @@ def _slot(cell: Cell) -> tuple[str, bool]:
     return (f"k{cell.place}", False) if cell.place >= 0 else ("new", False)
 
 
-def _debris(line: Line, frame: Frame, view: TensorView, row: TensorRow, shape: Geometry) -> None:
+def _debris(
+    line: Line, frame: Frame, row: TensorRow, shape: Geometry, start: int, edge: int
+) -> None:
     """Rejected proposals, written beyond the edge of the rectangle."""
-    if not row.debris or shape.zoom < 3 or view.own_tails:
+    if not row.debris or shape.zoom < 3 or not start <= edge <= start + shape.columns:
         return
-    shown = shape.start + shape.columns
-    at = shape.cells_at + (max(view.edge, shape.start) - shape.start) * shape.zoom
-    if not shape.start <= view.edge <= shown:
-        return
+    at = shape.cells_at + (edge - start) * shape.zoom
     room = shape.width - at
     if room < 4:
         return
@@ -271,12 +279,7 @@ def _debris(line: Line, frame: Frame, view: TensorView, row: TensorRow, shape: G
 
 
 def _second(
-    frame: Frame,
-    view: TensorView,
-    row: TensorRow,
-    shape: Geometry,
-    window: list[Cell],
-    selected: bool,
+    frame: Frame, row: TensorRow, shape: Geometry, window: list[Cell], start: int, edge_at: int
 ) -> Line:
     """Under the cells: the positions that were fed (or the tokens), and a word on the row."""
     gutter = fit("   " + _note(row), shape.gutter_width)
@@ -291,7 +294,7 @@ def _second(
                 cell.kind is Kind.PAD and cell.position is None
             ):
                 text, _ = cell_text(frame, row, cell, mode)
-            edge = shape.start + number == view.edge - 1 and not view.own_tails
+            edge = start + number == edge_at - 1
             line.append((fit(text, shape.zoom - 1), "faint"))
             line.append(("│" if edge else " ", "edge" if edge else "text"))
     return crop(line, shape.width)
@@ -306,7 +309,7 @@ def _note(row: TensorRow) -> str:
     if row.finish_reason:
         words.append(f"■ {row.finish_reason}")
     elif row.note:
-        words.append(row.note)
+        words.append(row.note.split(":")[0])
     return " · ".join(words)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.records import RowRound, Span
+from engine.records import RoundRecord, RowRound, Span
 from tui.view import cells
 from tui.view.cells import Kind, Segment
 from tui.view.cursor import LAST, Phase
@@ -36,6 +36,8 @@ class TensorRow:
     broken: bool = False
     end: int = 0
     """Columns that the row needs at most in this round."""
+    edge: int | None = None
+    """Where the row ends, where that is its own affair; None: at the rectangle's edge."""
 
 
 @dataclass(frozen=True)
@@ -48,7 +50,7 @@ class TensorView:
     end: int = 0
     """Columns that the round needs at most, in any of its phases."""
     own_tails: bool = False
-    """Whether each row is looked at around its own end (slots), not around the edge."""
+    """Whether each row is looked at around its own end (slots, ragged rows)."""
     block: int = 0
     """Proposals of the longest row."""
 
@@ -71,7 +73,12 @@ def tensor_view(frame: Frame) -> TensorView:
             edge = max(edge, *(_width(row) for row in record.rows), 0)
     widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
     end = max(before + block + 1, record.length, widest)
-    return TensorView(rows, edge, end, record.kind == "slots", block)
+    return TensorView(rows, edge, end, record.kind == "slots" or _ragged(record), block)
+
+
+def _ragged(record: RoundRecord) -> bool:
+    """Whether the rows are kept at different lengths: no rectangle."""
+    return len({_width(row) for row in record.rows if not row.finish_reason}) > 1
 
 
 def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
@@ -93,7 +100,7 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             note=row.why,
             accepted=row.accepted if phase >= Phase.VERIFY else None,
             proposed=len(row.proposals),
-            end=row.before + len(row.proposals) + 1,
+            end=_leading_pad(row.fed) + row.before + len(row.proposals) + 1,
         )
     shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
     if row.finish_reason:
@@ -110,14 +117,22 @@ def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         delta=row.delta,
         kv_length=row.kv_length,
         positions=_positions(segments),
-        debris=() if stale else row.proposals[min(row.accepted, len(row.committed)) :],
+        debris=() if stale else _debris(row),
         finish_reason=row.finish_reason or "",
         note=row.why,
         accepted=row.accepted,
         proposed=len(row.proposals),
         broken=broken,
-        end=row.before + len(row.proposals) + 1,
+        end=_leading_pad(row.kept) + row.before + len(row.proposals) + 1,
+        edge=_width(row),
     )
+
+
+def _debris(row: RowRound) -> tuple[int, ...]:
+    """The proposals that were not taken (dsd takes the first wrong one as its bonus)."""
+    left = row.proposals[min(row.accepted, len(row.committed)) :]
+    taken = len(row.committed) > row.accepted and left[:1] == row.committed[-1:]
+    return left[1:] if taken else left
 
 
 def _width(row: RowRound) -> int:
