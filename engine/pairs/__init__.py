@@ -1,5 +1,5 @@
 """Where the two models come from: the registry of pairs, and how each kind is obtained.
 
-Nothing here imports torch at module level except `engine.pairs.toy` and
-`engine.pairs.load`, which are imported only when a pair is loaded.
+`registry`, `smollm2`, `download` and `hub` need no torch; `toy`, `load` and `export`
+are imported only when a pair is loaded.
 """
