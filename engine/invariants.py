@@ -19,6 +19,11 @@ Found = list[tuple[str, int | None, str]]
 """Invariant, row (None: the batch) and what is wrong."""
 
 
+def checked(layout: Layout) -> tuple[str, ...]:
+    """The invariants that can be checked: without a cache there is no I3."""
+    return tuple(name for name in CHECKED if name != "I3" or layout.keeps_cache)
+
+
 class Invariants:
     """Checks a layout, and remembers since when each row has broken what."""
 

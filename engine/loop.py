@@ -13,7 +13,7 @@ from engine.accept import Lossless, Verdict
 from engine.adaptive import Choice, DraftTokens
 from engine.draft import Drafter, Proposals
 from engine.errors import NonFiniteLogits
-from engine.invariants import CHECKED, Found, Invariants
+from engine.invariants import Found, Invariants, checked
 from engine.layout.base import Layout
 from engine.meter import Meter
 from engine.records import RoundRecord, RowRound
@@ -145,7 +145,7 @@ class Loop:
             left=tuple(row.row for row in entries if row.finish_reason is not None),
             seconds=seconds,
             elapsed=self.elapsed,
-            checked=CHECKED,
+            checked=checked(self.layout),
             violations=self.invariants.violations(self.round, found),
         )
 
