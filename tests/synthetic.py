@@ -107,8 +107,9 @@ def records(
     seed: int = 1,
     lane: int = 0,
     pair: str = "made-up",
+    ends: float = 0.012,
 ) -> Iterator[Record]:
-    """All records of one made-up run."""
+    """All records of one made-up run; `ends`: how likely a row ends by itself in a round."""
     rng = random.Random(seed)
     vocabulary = Vocabulary()
     rows = []
@@ -170,7 +171,7 @@ def records(
         if method == "slotspec":
             length = max(len(row.tokens) for row in chosen)
         record = one_round(
-            method, chosen, kind, number, length, draft_tokens, rng, vocabulary, words
+            method, chosen, kind, number, length, draft_tokens, rng, vocabulary, words, ends
         )
         fresh = {token: piece for token, piece in vocabulary.pieces.items() if token not in known}
         known |= set(fresh)
@@ -259,6 +260,7 @@ def one_round(
     rng: random.Random,
     vocabulary: Vocabulary,
     words: tuple[str, ...] | list[str],
+    ends: float,
 ) -> RoundRecord:
     """Draft, verify and commit for the rows; their layout after that."""
     drafts: list[tuple[tuple[int, ...], int, tuple[int, ...]]] = []
@@ -356,7 +358,7 @@ def one_round(
         row.last_round = number
         if row.done >= row.budget:
             row.finished = "length"
-        elif rng.random() < 0.012:
+        elif rng.random() < ends:
             row.finished = "eos"
         out.append(
             RowRound(

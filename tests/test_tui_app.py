@@ -205,8 +205,16 @@ async def test_hostile_text(size: tuple[int, int]) -> None:
         await until(pilot, lambda: app.control.state is State.FINISHED, 20.0)
 
 
-@pytest.mark.parametrize("size", SIZES)
-@pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec", "bsp", "dsd"])
+@pytest.mark.parametrize(
+    ("size", "method"),
+    [
+        *((size, "eqspec") for size in SIZES),
+        ((120, 35), "exspec"),
+        ((80, 24), "slotspec"),
+        ((40, 12), "bsp"),
+        ((160, 45), "dsd"),
+    ],
+)
 async def test_sizes(size: tuple[int, int], method: str) -> None:
     app = make_app(MadeUp(delay=0.002, max_new_tokens=30), method=method)
     async with app.run_test(size=size) as pilot:

@@ -10,8 +10,8 @@ from tui.view.timeline import RowTrack
 SEPARATOR = " › "
 """Between a prompt and what the model says to it."""
 
-TAIL = 4000
-"""Characters of a text that are looked at to draw its last line."""
+STEP = 1024
+"""Long texts are cut at multiples of this, so that their lines do not dance."""
 
 
 def visible_rows(frame: Frame) -> list[int]:
@@ -68,9 +68,9 @@ def _one_line(frame: Frame, track: RowTrack, width: int) -> Line:
     end = _end(frame, track)
     room = max(1, width - 4 - sum(len(text) for text, _ in end) - (0 if end else 1))
     old, new = track.text_at(frame.committed_round)
-    old_text = showable(old[-TAIL:])
-    new_text = showable(new)
-    prompt = showable(track.prompt.text[-TAIL:])
+    old_text = showable(old[-room:])
+    new_text = showable(new[-room:])
+    prompt = showable(track.prompt.text[-room:])
     if whole_new := old_text + new_text:
         old_text = old_text.lstrip(" ") if old_text else old_text
         new_text = new_text if old_text else whole_new.lstrip(" ")
@@ -95,10 +95,17 @@ def _one_line(frame: Frame, track: RowTrack, width: int) -> Line:
 
 def _full(frame: Frame, track: RowTrack, width: int, room: int) -> list[Line]:
     old, new = track.text_at(frame.committed_round)
-    pieces = [(showable(track.prompt.text, newlines=True), "prompt"), (SEPARATOR, "dim")]
+    need = room * width
+    prompt, old_tail = "", _tail(old, need)
+    if len(old_tail) == len(old):
+        prompt, old_tail = _tail(track.prompt.text, max(0, need - len(old))), old.lstrip(" ")
+    cut = len(prompt) < len(track.prompt.text)
+    pieces = [(showable(prompt, newlines=True), "prompt")]
+    if prompt:
+        pieces.append((SEPARATOR, "dim"))
     if old:
         pieces += [
-            (showable(old.lstrip(" "), newlines=True), "text"),
+            (showable(old_tail, newlines=True), "text"),
             (showable(new, newlines=True), "accepted"),
         ]
     else:
@@ -108,9 +115,8 @@ def _full(frame: Frame, track: RowTrack, width: int, room: int) -> list[Line]:
     if track.error:
         pieces.append((" " + showable(track.error), "broken"))
     body = wrap(pieces, width - 5)
-    hidden = len(body) - room
-    if hidden > 0:
-        body = body[hidden:]
+    if len(body) > room or cut:
+        body = body[-room:]
         body[0] = [("… ", "dim"), *body[0]]
     lines: list[Line] = []
     for place, text in enumerate(body):
@@ -120,3 +126,8 @@ def _full(frame: Frame, track: RowTrack, width: int, room: int) -> list[Line]:
         size = sum(len(text) for text, _ in end)
         lines[-1] = [*crop(lines[-1], width - size), *end]
     return lines
+
+
+def _tail(text: str, need: int) -> str:
+    """The end of a text, `need` characters or somewhat more."""
+    return text[max(0, (len(text) - need) // STEP * STEP) :]
