@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 import torch
 
+from engine.adaptive import Fixed
 from engine.pairs.load import Pair
 from engine.records import RoundRecord
 from engine.run import Run
@@ -197,11 +198,13 @@ def test_case_14_a_round_without_drafting_leaves_the_draft_in_step(
     pair = tiny_pair(noise=0.0, eos_ids=())
     job = Run(pair, settings_of(method, batch_size=6, max_new_tokens=30), PROMPTS)
     rounds = []
-    job._loop.draft_tokens = plan[0]
+    chosen = job._loop.draft_tokens
+    assert isinstance(chosen, Fixed)
+    chosen.draft_tokens = plan[0]
     for record in job.records():
         if isinstance(record, RoundRecord):
             rounds.append(record)
-            job._loop.draft_tokens = plan[len(rounds) % len(plan)]
+            chosen.draft_tokens = plan[len(rounds) % len(plan)]
     assert [row.output_ids for row in job.summary().rows] == solo(pair, budget=30)
     assert all(record.violations == () for record in rounds)
     wanted = [max(len(row.proposals) for row in record.rows) for record in rounds[: len(plan)]]
