@@ -20,6 +20,8 @@ from tui.results import STDOUT, write_json
 if TYPE_CHECKING:
     from engine.bench import Benchmark, Entry
 
+_WIDE = 96
+"""Columns that the whole table needs."""
 DEFAULT_SIZES = "1,4,8"
 _LEAST, _MOST = LIMITS["batch_size"]
 
@@ -111,41 +113,47 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
     console.print(
         Text(
             f"{result.prompts} prompts, {settings['max_new_tokens']} new tokens, "
-            f"median of {result.repeats} (smallest … largest)",
+            f"K={settings['draft_tokens']}, median of {result.repeats}; speedup against the padded "
+            "autoregressive batch; ms: engine time outside the models, a round",
             style="dim",
         )
     )
-    console.print(_table(result.results))
+    console.print(_table(result.results, console.width))
 
 
-def _table(entries: tuple[Entry, ...]) -> Table:
+def _table(entries: tuple[Entry, ...], width: int) -> Table:
+    """Shares are of the decoding time; the spread is left out where there is no room."""
     table = Table(box=None, pad_edge=False)
-    names = ("B", "method", "K", "tok/s", "× auto", "accepted", "rounds", "draft", "verify")
-    for name in (*names, "accept", "realign", "other", "engine ms/round"):
-        table.add_column(name, justify="left" if name == "method" else "right")
+    names = ["B", "method", "tok/s", "spread", "speedup", "accepted"]
+    names += ["draft", "verify", "accept", "realign", "rest", "ms"]
+    for name in names:
+        table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     size = None
     for entry in entries:
-        median, phases = entry.median, entry.median.seconds_by_phase
-        total = phases.total or 1.0
         if size not in (None, entry.batch_size):
-            table.add_row()
-        name = entry.method + (" (slots)" if entry.continuous and entry.draft_tokens == 0 else "")
-        speedup = entry.speedup_vs_autoregressive
-        table.add_row(
-            str(entry.batch_size),
-            name,
-            str(entry.draft_tokens),
-            f"{median.tokens_per_second:.1f} "
-            f"({entry.min.tokens_per_second:.1f} … {entry.max.tokens_per_second:.1f})",
-            Text(f"{speedup:.2f}", style="green" if speedup > 1.0 else ""),
-            f"{median.accepted_per_row_round:.2f}",
-            f"{median.rounds:.0f}",
-            *(
-                f"{seconds / total:.1%}"
-                for seconds in (phases.draft, phases.verify, phases.accept, phases.realign)
-            ),
-            f"{(phases.prefill + phases.schedule) / total:.1%}",
-            f"{1e3 * median.engine_seconds_per_round:.2f}",
-        )
+            table.add_section()
         size = entry.batch_size
+        table.add_row(*_cells(entry))
+    if width < _WIDE:
+        del table.columns[names.index("spread")]
     return table
+
+
+def _cells(entry: Entry) -> list[Text]:
+    median, phases = entry.median, entry.median.seconds_by_phase
+    total = phases.total or 1.0
+    in_slots = entry.continuous and entry.method == "autoregressive"
+    speedup = entry.speedup_vs_autoregressive
+    low, high = entry.min.tokens_per_second, entry.max.tokens_per_second
+    shares = [phases.draft, phases.verify, phases.accept, phases.realign]
+    shares.append(phases.prefill + phases.schedule)
+    return [
+        Text(str(entry.batch_size)),
+        Text("  in slots" if in_slots else entry.method),
+        Text(f"{median.tokens_per_second:.1f}"),
+        Text(f"{low:.1f}…{high:.1f}", style="dim"),
+        Text(f"{speedup:.2f}", style="green" if speedup > 1.0 else ""),
+        Text(f"{median.accepted_per_row_round:.2f}"),
+        *(Text(f"{seconds / total:.1%}") for seconds in shares),
+        Text(f"{1e3 * median.engine_seconds_per_round:.2f}"),
+    ]

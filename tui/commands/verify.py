@@ -90,9 +90,10 @@ def print_verification(result: Verification, tokenizer: Tokenizer, console: Cons
 def _rates(result: Verification) -> Table:
     table = Table(box=None, pad_edge=False)
     table.add_column("method")
-    names = ("exact", "rate", "partial", "cut at eos", "numeric", "desync", "stopped", "accepted")
-    for name in names:
-        table.add_column(name, justify="right")
+    names = ["exact", "rate", "partial", *CAUSE_STYLES, "accepted"]
+    cuts = any(verdict.cut_at_eos for verdict in result.methods.values())
+    for name in [*names, *(["cut at eos"] if cuts else [])]:
+        table.add_column(name, justify="right", no_wrap=True)
     for name, verdict in result.methods.items():
         cut = verdict.cut_at_eos
         causes: list[str] = [divergence.cause for divergence in verdict.divergences]
@@ -101,12 +102,12 @@ def _rates(result: Verification) -> Table:
             f"{verdict.exact} of {verdict.total}",
             Text(f"{verdict.exact_rate:.1%}", style="green" if verdict.exact_rate == 1 else "red"),
             f"{verdict.partial_rate:.1%}",
-            f"{cut.exact_rate:.1%}, {cut.partial_rate:.1%}" if cut else "–",
             *(
                 Text(str(causes.count(cause)), style=style if causes.count(cause) else "dim")
                 for cause, style in CAUSE_STYLES.items()
             ),
             f"{verdict.accepted_per_row_round:.2f}",
+            *([f"{cut.exact_rate:.1%}, {cut.partial_rate:.1%}"] if cut else []),
         )
     return table
 
