@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
-from engine.errors import BatchspecError
+from engine.errors import BatchspecError, UserError
 from engine.history import History
 from engine.records import Failure, Record, RoundRecord, Summary
 
@@ -231,15 +231,18 @@ class EngineWorker:
             raise _Stopped
 
     def _fail(self, error: BaseException) -> None:
-        self._write_log(traceback.format_exc())
+        # A user's mistake is told in one line; its traceback would help nobody.
+        log = None if isinstance(error, UserError) else self._log
+        if log is not None:
+            self._write_log(traceback.format_exc())
         self.exit_code = 1
         if isinstance(error, BatchspecError):
             self.exit_code = error.exit_code
             message = str(error)
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
-        log = str(self._log) if self._log is not None else ""
-        self.history.append(Failure(message=message, round=self._round, log=log))
+        where = str(log) if log is not None else ""
+        self.history.append(Failure(message=message, round=self._round, log=where))
         self._ended = State.FAILED
 
     def _write_log(self, text: str) -> None:

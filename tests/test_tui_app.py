@@ -279,6 +279,20 @@ async def test_mouse() -> None:
         await until(pilot, lambda: app.control.worker.running)
 
 
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+async def test_dialogs_on_small_screens(size: tuple[int, int]) -> None:
+    app = make_app(paused=True)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot)
+        for key, word in (("question_mark", "help"), ("m", "method"), ("ctrl+p", "Search")):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert word in screen_text(app)
+            await pilot.press("escape")
+            await pilot.pause(0.05)
+        assert isinstance(app.screen, MainScreen)
+
+
 def test_no_key_is_bound_twice() -> None:
     names = [name for key in KEYS for name in key.keys.split(",")]
     assert len(names) == len(set(names))

@@ -31,6 +31,10 @@ class ErrorPane(Pane):
         if failure.log:
             lines.append([])
             lines += wrap([("Traceback: ", "dim"), (showable(failure.log), "text")], width)
+        lines.append([])
+        wanted = min(len(lines), 14)
+        if self.styles.height is None or self.styles.height.value != wanted:
+            self.styles.height = wanted
         return lines
 
 
@@ -43,7 +47,6 @@ class ErrorScreen(ModalScreen[str]):
         width: 80%; max-width: 84; height: auto; max-height: 90%;
         background: $background; border: round $error; padding: 0 2;
     }
-    ErrorScreen ErrorPane { height: 11; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [
         Binding("escape,enter", "close('view')", "look at what is there"),

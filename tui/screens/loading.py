@@ -13,7 +13,7 @@ from tui.view.lines import Line, width_of
 from tui.widgets.pane import Pane
 
 BAR = 44
-SPIN = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
+SPIN = "◐◓◑◒"
 
 
 class LoadingPane(Pane):

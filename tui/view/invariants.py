@@ -81,8 +81,4 @@ def rows_note(frame: Frame) -> Line:
     timeline = frame.timeline
     total = len(timeline.tracks)
     done = timeline.finished_at(frame.committed_round)
-    record = frame.record
-    line: Line = [(f" {done}/{total}", "text"), (" done", "dim")]
-    if record is not None and record.queued:
-        line.append((f" · {record.queued} queued", "dim"))
-    return [*line, (" ", "dim")]
+    return [(f" {done}/{total}", "text"), (" done ", "dim")]

@@ -77,8 +77,11 @@ def tensor_view(frame: Frame) -> TensorView:
 
 
 def _ragged(record: RoundRecord) -> bool:
-    """Whether the rows are kept at different lengths: no rectangle."""
-    return len({_width(row) for row in record.rows if not row.finish_reason}) > 1
+    """Whether a pool's rows are kept at different lengths: no rectangle."""
+    return (
+        record.kind != "batch"
+        and len({_width(row) for row in record.rows if not row.finish_reason}) > 1
+    )
 
 
 def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:

@@ -31,9 +31,11 @@ class KeyBar(Pane):
         room = width - sum(_size(last, place, spacing) for place in range(len(last)))
         for place, key in enumerate(entries):
             size = _size(entries, place, spacing)
-            if key not in last and at + size > room:
-                continue
             follower = place + 1 < len(entries) and entries[place + 1].label == key.label
+            unit = size + (_size(entries, place + 1, spacing) if follower else 0)
+            if key not in last and at + unit > room:
+                room = 0
+                continue
             self._places.append((at, at + size, key.action))
             line.append((key.shown, "key"))
             if follower:

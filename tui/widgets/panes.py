@@ -91,7 +91,9 @@ class TextsSection(Section):
 
     def show(self, frame: Frame) -> None:
         tokens = frame.timeline.tokens_at(frame.committed_round)
-        self.heading.set(note=[(f" {tokens} tokens ", "dim")])
+        record = frame.record
+        queued = f"· {record.queued} queued " if record is not None and record.queued else ""
+        self.heading.set(note=[(f" {tokens} tokens {queued}", "dim")])
         super().show(frame)
 
 
