@@ -64,6 +64,7 @@ class RowTrail:
     Attributes:
         output: its committed tokens, in order.
         rounds: for each of them, the round that committed it.
+        accepted: for each of them, whether it was a proposal that the target accepted.
         broken: (round, violation) of the row or of its whole batch, in order.
         finish_reason, error: how it ended; None while it runs.
         last_round: the last round in which it took part.
@@ -71,6 +72,7 @@ class RowTrail:
 
     output: list[int] = field(default_factory=list)
     rounds: list[int] = field(default_factory=list)
+    accepted: list[bool] = field(default_factory=list)
     broken: list[tuple[int, Violation]] = field(default_factory=list)
     finish_reason: str | None = None
     error: str | None = None
@@ -91,6 +93,7 @@ def extend_trails(trails: dict[int, RowTrail], record: RoundRecord) -> None:
         trail = trails.setdefault(row.row, RowTrail())
         trail.output.extend(row.committed)
         trail.rounds.extend([record.round] * len(row.committed))
+        trail.accepted.extend(place < row.accepted for place in range(len(row.committed)))
         trail.last_round = record.round
         trail.finish_reason, trail.error = row.finish_reason, row.error
     for violation in record.violations:
@@ -167,7 +170,7 @@ def cut_at_eos(output: Sequence[int], eos_ids: Sequence[int]) -> Sequence[int]:
 def _different(trail: RowTrail, answer: Answer, place: int, tolerance: float) -> Divergence:
     round = trail.rounds[place] if trail.rounds else None
     gap = answer.gaps[place] if place < len(answer.gaps) else None
-    broken = _culprit(trail, round)
+    broken = _culprit(trail, place, round)
     cause: Cause = "desync"
     if broken is not None:
         round, violation = broken
@@ -224,18 +227,20 @@ def _past_the_end(trail: RowTrail, answer: Answer, place: int) -> Divergence:
     )
 
 
-def _culprit(trail: RowTrail, round: int | None) -> tuple[int, Violation] | None:
+def _culprit(trail: RowTrail, place: int, round: int | None) -> tuple[int, Violation] | None:
     """The broken invariant that is to blame for a difference in `round`.
 
-    A token that was not the target's own choice (I5, in this very round) explains itself.
-    Otherwise it is what broke first: what came after may only be its consequence.
-    Within a round: what the target read wrongly before what was left behind wrongly.
+    A token that was not the target's own choice (I5 in this very round, and no accepted
+    proposal) explains itself. Otherwise it is what broke first: what came after may only
+    be its consequence. Within a round: what the target read wrongly before what was left
+    behind wrongly.
     """
     if round is None:
         return None
     before = [(when, violation) for when, violation in trail.broken if when <= round]
-    for when, violation in before:
-        if when == round and violation.invariant == "I5":
-            return when, violation
+    if not trail.accepted[place]:
+        for when, violation in before:
+            if when == round and violation.invariant == "I5":
+                return when, violation
     order = ("I4", "I2", "I3", "I1", "I5")
     return min(before, key=lambda entry: (entry[0], order.index(entry[1].invariant)), default=None)

@@ -172,7 +172,7 @@ def _keep_output(trails: dict[int, RowTrail], row: RowSummary) -> None:
     if trail is not None:
         lost = len(trail.output) - len(row.output_ids)
         trail.output = list(row.output_ids)
-        trail.rounds = trail.rounds[lost:]
+        trail.rounds, trail.accepted = trail.rounds[lost:], trail.accepted[lost:]
 
 
 def rates(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from engine.attribution import (
@@ -89,6 +90,17 @@ def test_what_the_whole_batch_broke_counts_for_each_row() -> None:
 def test_which_invariant_is_blamed(broken: Any, blamed: tuple[str, int]) -> None:
     found = divergence((5, 6), (0, 8, 9), broken=broken)
     assert (found.invariant, found.round) == blamed
+
+
+def test_an_accepted_proposal_was_the_targets_choice() -> None:
+    """The bonus broke I5; the token that differs was accepted, so what was read is to blame."""
+    broken = [(1, "I2", 0), (2, "I5", 0)]
+    records = rounds((5, 6), (0, 8, 9), broken=broken)
+    row = msgspec.structs.replace(records[1].rows[0], accepted=2)
+    records[1] = msgspec.structs.replace(records[1], rows=(row,))
+    found = first_divergence(trails_of(records)[0], ANSWER, 0.1)
+    assert found is not None
+    assert (found.invariant, found.round) == ("I2", 1)
 
 
 def test_a_difference_that_nothing_explains_never_passes_for_rounding() -> None:

@@ -21,7 +21,8 @@ if TYPE_CHECKING:
     from engine.bench import Benchmark, Entry
 
 _WIDE = 96
-"""Columns that the whole table needs."""
+"""Columns that the whole table needs; without them the spread is left out, and the time of
+acceptance counts as rest."""
 DEFAULT_SIZES = "1,4,8"
 _LEAST, _MOST = LIMITS["batch_size"]
 
@@ -122,10 +123,11 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
 
 
 def _table(entries: tuple[Entry, ...], width: int) -> Table:
-    """Shares are of the decoding time; the spread is left out where there is no room."""
+    """Shares are of the decoding time."""
+    wide = width >= _WIDE
     table = Table(box=None, pad_edge=False)
-    names = ["B", "method", "tok/s", "spread", "speedup", "accepted"]
-    names += ["draft", "verify", "accept", "realign", "rest", "ms"]
+    names = ["B", "method", "tok/s", *(["spread"] if wide else []), "speedup", "accepted"]
+    names += ["draft", "verify", *(["accept"] if wide else []), "realign", "rest", "ms"]
     for name in names:
         table.add_column(name, justify="left" if name == "method" else "right", no_wrap=True)
     size = None
@@ -133,27 +135,29 @@ def _table(entries: tuple[Entry, ...], width: int) -> Table:
         if size not in (None, entry.batch_size):
             table.add_section()
         size = entry.batch_size
-        table.add_row(*_cells(entry))
-    if width < _WIDE:
-        del table.columns[names.index("spread")]
+        table.add_row(*_cells(entry, wide))
     return table
 
 
-def _cells(entry: Entry) -> list[Text]:
+def _cells(entry: Entry, wide: bool) -> list[Text]:
     median, phases = entry.median, entry.median.seconds_by_phase
     total = phases.total or 1.0
     in_slots = entry.continuous and entry.method == "autoregressive"
     speedup = entry.speedup_vs_autoregressive
     low, high = entry.min.tokens_per_second, entry.max.tokens_per_second
-    shares = [phases.draft, phases.verify, phases.accept, phases.realign]
-    shares.append(phases.prefill + phases.schedule)
+    rest = phases.prefill + phases.schedule + (0.0 if wide else phases.accept)
+    spread, accept = f"{low:.1f}…{high:.1f}", f"{phases.accept / total:.0%}"
     return [
         Text(str(entry.batch_size)),
         Text("  in slots" if in_slots else entry.method),
         Text(f"{median.tokens_per_second:.1f}"),
-        Text(f"{low:.1f}…{high:.1f}", style="dim"),
+        *([Text(spread, style="dim")] if wide else []),
         Text(f"{speedup:.2f}", style="green" if speedup > 1.0 else ""),
         Text(f"{median.accepted_per_row_round:.2f}"),
-        *(Text(f"{seconds / total:.1%}") for seconds in shares),
+        Text(f"{phases.draft / total:.0%}"),
+        Text(f"{phases.verify / total:.0%}"),
+        *([Text(accept)] if wide else []),
+        Text(f"{phases.realign / total:.1%}"),
+        Text(f"{rest / total:.0%}"),
         Text(f"{1e3 * median.engine_seconds_per_round:.2f}"),
     ]
