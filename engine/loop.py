@@ -11,6 +11,7 @@ from torch import Tensor
 
 from engine.accept import Lossless, Verdict
 from engine.adaptive import Choice, DraftTokens
+from engine.audit import Audit, audit, mark_ghosts
 from engine.draft import Drafter, Proposals
 from engine.errors import NonFiniteLogits
 from engine.invariants import Found, Invariants, checked
@@ -37,6 +38,7 @@ class Loop:
     accept: Lossless
     sampler: Sampler
     draft_tokens: DraftTokens
+    auditor: Audit | None = None
     lane: int = 0
 
     def __post_init__(self) -> None:
@@ -92,6 +94,13 @@ class Loop:
             row_record(layout, row, verdict, before, kept, settled)
             for row, verdict, before, kept in zip(rows, verdicts, fed, committed, strict=True)
         ]
+        if self.auditor is not None:
+            faults, ghosts = audit(self.auditor, layout, rows)
+            found = faults + found  # the first message of a row is the one that is shown
+            entries = [
+                replace(entry, kept=mark_ghosts(entry.kept, ghosts.get(entry.row, [])))
+                for entry in entries
+            ]
         with meter.phase("schedule"):
             layout.compact()
         record = self._record(chosen, k, entries, length_before, found)

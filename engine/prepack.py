@@ -65,7 +65,7 @@ def prepack(model: Any) -> int:
 
 
 def _packable(weight: Tensor) -> bool:
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():
+    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed
+from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
 from engine.lookup import LookupDraft
@@ -209,6 +210,7 @@ def build_loop(
         accept=method.accept(),
         sampler=Sampler(settings.sampling, pair.target.vocabulary),
         draft_tokens=draft_tokens,
+        auditor=Audit(pair.target) if settings.audit else None,
         lane=lane,
     )
 

@@ -21,7 +21,7 @@ from engine.tokenizer import Tokenizer
 VOCABULARY = 40
 EOS = 2
 
-torch.set_num_threads(2)
+torch.set_num_threads(1)  # more only get in each other's way at this size
 
 
 def llama(vocabulary: int, layers: int, context: int, spread: float) -> Any:

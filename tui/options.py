@@ -121,6 +121,15 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--strict", is_flag=True, help="Every forward in one shape: exact in every dtype."
     ),
     click.option(
+        "--audit", is_flag=True, help="Recompute each row's K/V alone, and name ghosts. Slow."
+    ),
+    click.option(
+        "--fault",
+        metavar="NAME",
+        default="",
+        help="Run eqspec with a fault of the lab, on purpose.",
+    ),
+    click.option(
         "--json", "json", type=_FILE, metavar="PATH", help="Write the result as JSON; - is stdout."
     ),
     click.option("--trace", type=_FILE, metavar="PATH", help="Record the run; .zst is compressed."),
@@ -157,6 +166,8 @@ def chosen(
     dtype: str,
     threads: int,
     strict: bool,
+    audit: bool,
+    fault: str,
     json: Path | None,
     trace: Path | None,
     quiet: bool,
@@ -181,6 +192,8 @@ def chosen(
         dtype=dtype,
         threads=threads,
         strict=strict,
+        audit=audit,
+        fault=fault,
     ).check()
     if threads < 0:
         raise UserError(f"--threads must be 0 (torch's choice) or more, not {threads}")
