@@ -296,3 +296,24 @@ async def test_dialogs_on_small_screens(size: tuple[int, int]) -> None:
 def test_no_key_is_bound_twice() -> None:
     names = [name for key in KEYS for name in key.keys.split(",")]
     assert len(names) == len(set(names))
+
+
+async def test_a_recorded_run_is_there_at_once_and_plays() -> None:
+    source = MadeUp(live=False, max_new_tokens=40)
+    app = make_app(source, paused=True, speed=5.0)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await ready(pilot)
+        await until(pilot, lambda: app.control.state is State.FINISHED)
+        last = app.control.timeline.last
+        await until(pilot, lambda: app.playhead.cursor == Cursor(last))
+        await pilot.press("home")
+        assert app.playhead.cursor == Cursor(1)
+        await pilot.press("space")
+        await until(pilot, lambda: app.playhead.cursor.round >= 3)
+        await pilot.press("space")
+        parked = app.playhead.cursor
+        await pilot.pause(0.4)
+        assert app.playhead.cursor == parked
+        await pilot.press("r")
+        await pilot.pause(0.1)
+        assert len(source.opened) == 1

@@ -214,7 +214,7 @@ class RunScreen(Screen[None]):
             if choice == "restart":
                 self.begin_again()
             elif choice == "quit":
-                self.app.exit(return_code=1)
+                self.app.exit(self.control.worker.exit_code)
 
         timeline = self.control.timeline
         screen = ErrorScreen(failure, timeline.last, timeline.tokens_at(timeline.last))

@@ -33,6 +33,8 @@ def method_lines(frame: Frame, width: int, height: int) -> list[Line]:
         lines = _pool(frame, width, height)
     elif method == "slotspec":
         lines = _slots(frame, width, height)
+    elif method == "autoregressive":
+        lines = _progress(frame, width, height)
     else:
         lines = _ragged(frame, width, height)
     return lines[:height]
@@ -65,6 +67,24 @@ def _ragged(frame: Frame, width: int, height: int) -> list[Line]:
         lines.append([("accepted tokens per row and round", "dim")])
     lines.append(_padding(frame, width))
     lines.append(_spark(frame, width))
+    return lines
+
+
+def _progress(frame: Frame, width: int, height: int) -> list[Line]:
+    """How much of its budget each row of the batch has used."""
+    record = frame.record
+    if record is None:
+        return [[("one token a row and step", "dim")]]
+    budget = frame.timeline.setting("max_new_tokens", 0)
+    most = budget if isinstance(budget, int) and budget > 0 else 1
+    lines: list[Line] = []
+    for row in record.rows[:height]:
+        track = frame.timeline.tracks[row.row]
+        made = row.content - track.prompt_length
+        bar = _bar(min(1.0, made / most), max(4, width - 18), "accepted")
+        lines.append(
+            [(f"row {row.row:<3} ", "text"), *bar, (f" {made:>4}/{most}".ljust(10), "dim")]
+        )
     return lines
 
 

@@ -49,7 +49,7 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
         pace = timeline.speed_at(number, over=number)
     record = frame.record
     drafted = record.draft_tokens if record else timeline.setting("draft_tokens", 0)
-    optional = [
+    optional: list[Line] = [
         [(" · ", "rule"), (f"{pace:.0f}", "text"), (" tok/s", "dim")],
         [
             (" · accepted ", "dim"),
@@ -60,6 +60,8 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
             (f"{100 * timeline.realign_share_at(number):.1f} %", "realign"),
         ],
     ]
+    if not drafted:
+        del optional[1]
     if number == 0:
         optional = []
     for pieces in optional:

@@ -11,10 +11,10 @@ from bisect import bisect_right
 
 from engine.records import (
     Failure,
+    LaneRecord,
     PairInfo,
     Phases,
     Prompt,
-    Record,
     RoundRecord,
     RowRound,
     RunHeader,
@@ -129,7 +129,7 @@ class Timeline:
     def setting(self, name: str, default: object = None) -> object:
         return self.header.settings.get(name, default) if self.header else default
 
-    def add(self, record: Record) -> None:
+    def add(self, record: LaneRecord) -> None:
         """Take in one record of this lane."""
         self.revision += 1
         if isinstance(record, RunHeader):
