@@ -110,6 +110,27 @@ class Oracle:
             progress(number + 1, tokens)
             yield msgspec.structs.replace(self._kept[key].answer, index=prompt.index)
 
+    def growing(self, prompt: Prompt, prompts: Seq[Prompt], settings: Settings) -> Iterator[Answer]:
+        """The answer to one of the prompts as it grows, a token at a time.
+
+        The last one that comes is the whole answer, with its finish reason, and is kept;
+        what was kept before comes at once.
+
+        Raises:
+            UserError: as for `answers`.
+        """
+        if not settings.sampling.greedy:
+            raise UserError("the oracle is greedy: use --temperature 0")
+        shape = _shape(prompts, settings, self.pair.target.context)
+        key = _key(prompt, settings, shape)
+        if key not in self._kept:
+            loop, (row,) = self._alone([prompt], settings, shape)
+            loop.accept = watch = _Watch()
+            while row.running and loop.step() is not None:
+                yield watch.so_far(row)
+            self._kept[key] = watch.kept(row)
+        yield msgspec.structs.replace(self._kept[key].answer, index=prompt.index)
+
     def tolerance(self, prompts: Seq[Prompt], settings: Settings) -> float:
         """How far apart two logits may be and still change places by rounding.
 
@@ -209,6 +230,16 @@ class _Watch(Lossless):
         for row, tokens, values in zip(rows, top.indices.cpu(), top.values.cpu(), strict=True):
             self._best[row.index].append((tokens, values.double()))
         return super().judge(logits, proposals, rows, sampler)
+
+    def so_far(self, row: Sequence) -> Answer:
+        """The answer as far as it has come."""
+        best = self._best[row.index]
+        return Answer(
+            index=row.index,
+            output_ids=tuple(row.output),
+            finish_reason="",
+            gaps=tuple(float(values[0] - values[1]) for _, values in best[: len(row.output)]),
+        )
 
     def kept(self, row: Sequence) -> _Kept:
         """What is kept of a row that has ended."""

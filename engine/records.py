@@ -2,6 +2,8 @@
 
 A run is a stream of small frozen records: one `RunHeader`, a `RoundRecord` a
 round, one `Summary` (or a `Failure` where the run broke, with what was kept).
+A comparison is the streams of its lanes, one through the other, with the oracle's
+answers beside them (`OracleRecord`) and a `TickRecord` wherever all lanes are level.
 They hold plain Python values, import no torch, and are complete: whoever has the
 records can draw every pane without the engine, a model or a tokenizer.
 """
@@ -174,8 +176,15 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     checked: tuple[str, ...] = ()
     """Invariants that were checked after this round."""
     violations: tuple[Violation, ...] = ()
+    fault: str = ""
+    """The fault of the lab that was switched on in this round."""
     pieces: dict[int, str] = {}
     """Text of each token id that this record is the first to name."""
+
+    @property
+    def is_last(self) -> bool:
+        """Whether every row has ended, so that only the summary can follow."""
+        return not self.pool and not self.queued and all(row.finish_reason for row in self.rows)
 
 
 class Prompt(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -211,6 +220,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
 
     schema: str = SCHEMA
     lane: int = 0
+    lanes: int = 1
+    """How many run side by side; a lane that begins again has a further header."""
     method: str
     pair: PairInfo = PairInfo()
     settings: dict[str, object] = {}
@@ -270,7 +281,42 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """Where the traceback was written."""
 
 
-Record = RunHeader | RoundRecord | Summary | Failure
+class OracleRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A piece of the oracle's answer to one prompt: what it has said since the last one."""
+
+    row: int
+    first: int = 0
+    """Place of the first of these tokens in the answer."""
+    output_ids: tuple[int, ...] = ()
+    gaps: tuple[float, ...] = ()
+    """For each of them, the distance between the two best logits."""
+    finish_reason: str | None = None
+    """How the answer ended; None: there is more to come."""
+    error: str | None = None
+
+
+class OracleRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="oracle"):
+    """What the oracle has found out since its last record, beside the lanes it judges."""
+
+    rows: tuple[OracleRow, ...] = ()
+    tolerance: float | None = None
+    """Distance of two logits that rounding explains, once it is measured."""
+    pieces: dict[int, str] = {}
+    """Text of each token id that this record is the first to name."""
+
+
+class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="tick"):
+    """The end of a tick of a comparison: every lane that runs has gone at least one round."""
+
+    tick: int
+    rounds: dict[int, int] = {}
+    """Rounds that each lane has done by now."""
+
+
+LaneRecord = RunHeader | RoundRecord | Summary | Failure
+"""A record of one run."""
+
+Record = LaneRecord | OracleRecord | TickRecord
 """Any record of the stream."""
 
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from engine.errors import BatchspecError, UserError
 from engine.history import History
-from engine.records import Failure, Record, RoundRecord, Summary
+from engine.records import Failure, Record, RoundRecord, RunHeader, Summary, TickRecord
 
 Progress = Callable[[str, float | None], None]
 """Called while loading with the stage in words and how far it is (0 … 1, or unknown)."""
@@ -87,6 +87,9 @@ class EngineWorker:
         self._ended: State | None = None
         self._loading = True
         self._round = 0
+        self._lanes = 1
+        self._open_lanes: set[int] = set()
+        self._finished = False
         self._actions: deque[Callable[[], None]] = deque()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -184,24 +187,44 @@ class EngineWorker:
         for record in records:
             self.history.append(record)
             self._loading = False
-            if isinstance(record, Summary):
-                self._ended = State.FINISHED
-            elif isinstance(record, Failure):
-                self._ended = State.FAILED
+            if isinstance(record, RunHeader):
+                self._lanes, self._open_lanes = record.lanes, self._open_lanes | {record.lane}
+            elif isinstance(record, Summary | Failure):
+                self._close_lane(record)
             elif isinstance(record, RoundRecord):
                 self._round = record.round
             last = record
             if self._stop or not self._may_go_on(last, began):
                 return
-            began = time.monotonic()
+            if self._lanes == 1 or self._is_step(last):
+                began = time.monotonic()
         if self._ended is None:
             self._ended = State.FINISHED
 
+    def _close_lane(self, record: Summary | Failure) -> None:
+        """The worker has ended when every lane has: it failed if none came to its end."""
+        self._open_lanes.discard(record.lane)
+        self._finished = self._finished or isinstance(record, Summary)
+        if not self._open_lanes:
+            self._ended = State.FINISHED if self._finished else State.FAILED
+
+    def _is_step(self, record: Record) -> bool:
+        """A step is a round, or in a comparison a tick: a round or more of every lane."""
+        if self._lanes > 1:
+            return isinstance(record, TickRecord) and record.tick > 0
+        return isinstance(record, RoundRecord)
+
+    def _is_passed(self, record: Record) -> bool:
+        """Whether there is no holding after this record: a step is not to be spent on a summary."""
+        if self._lanes > 1:
+            return not isinstance(record, RoundRecord | TickRecord)
+        return isinstance(record, RoundRecord) and record.is_last
+
     def _may_go_on(self, last: Record, began: float) -> bool:
         """Wait at the gate. False when the worker was stopped."""
-        if not self._gated or self._ended is not None or _is_over(last):
+        if not self._gated or self._ended is not None or self._is_passed(last):
             return not self._stop
-        is_round = isinstance(last, RoundRecord)
+        is_round = self._is_step(last)
         with self._gate:
             if is_round and self._steps > 0:
                 self._steps -= 1
@@ -254,13 +277,3 @@ class EngineWorker:
                 file.write(time.strftime("%Y-%m-%d %H:%M:%S\n") + text + "\n")
         except OSError:
             return
-
-
-def _is_over(record: Record) -> bool:
-    """Whether only the summary can follow: no step is to be spent on it."""
-    return (
-        isinstance(record, RoundRecord)
-        and not record.pool
-        and not record.queued
-        and all(row.finish_reason for row in record.rows)
-    )

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 
 from engine.history import History
+from engine.records import OracleRecord, Record, TickRecord
 from engine.settings import Settings
 from engine.worker import EngineWorker, State
 from tui.source import Source
@@ -100,11 +101,17 @@ class Control:
                 break
             self._taken += len(records)
             for record in records:
-                lane = self.timelines.get(record.lane)
-                if lane is None:
-                    lane = self.timelines[record.lane] = Timeline(record.lane)
-                lane.add(record)
+                self.absorb(record)
         return True
+
+    def absorb(self, record: Record) -> None:
+        """Give one record to its lane."""
+        if isinstance(record, OracleRecord | TickRecord):
+            return
+        lane = self.timelines.get(record.lane)
+        if lane is None:
+            lane = self.timelines[record.lane] = Timeline(record.lane)
+        lane.add(record)
 
     def stop(self, timeout: float = 0.0) -> bool:
         """Ask the engine to end. Returns whether it has."""

@@ -1,0 +1,113 @@
+"""The oracle beside a comparison: it keeps up with the lanes, and no more than that.
+
+Each row's answer is decoded alone, token by token, as far as some lane has come; what is
+new is told in records, so that a screen or a trace can mark the first wrong token of a
+row in the very tick in which it appears.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+
+from engine.attribution import Answer
+from engine.oracle import Oracle
+from engine.records import OracleRecord, OracleRow, Prompt
+from engine.settings import Settings
+
+AT_ONCE = 8
+"""Rows of one measurement of the tolerance: those that are answered first."""
+
+
+class Alongside:
+    """The answers to the prompts, as far as they are needed.
+
+    Args:
+        settings: of any lane: budget, and in strict mode B and K.
+    """
+
+    def __init__(self, oracle: Oracle, prompts: Seq[Prompt], settings: Settings) -> None:
+        self._oracle = oracle
+        self._prompts = {prompt.index: prompt for prompt in prompts}
+        self._settings = settings
+        self._growing: dict[int, Iterator[Answer]] = {}
+        self._answers: dict[int, Answer] = {}
+        self._told: dict[int, int] = {}
+        self._ended: set[int] = set()
+        self._known: set[int] = set()
+        self._measured = False
+
+    def reach(self, lengths: Mapping[int, int]) -> Iterator[OracleRecord]:
+        """Grow each row's answer to one token more than this, and tell what is new."""
+        rows = []
+        for row, length in sorted(lengths.items()):
+            self._grow(row, length + 1)
+            piece = self._news(row)
+            if piece is not None:
+                rows.append(piece)
+        tolerance = self._tolerance()
+        if rows or tolerance is not None:
+            yield self._record(rows, tolerance)
+
+    def rest(self) -> Iterator[OracleRecord]:
+        """The ends of the answers that were begun, a record a row."""
+        for row in sorted(self._answers):
+            if row not in self._ended:
+                self._grow(row, None)
+                piece = self._news(row)
+                if piece is not None:
+                    yield self._record([piece], None)
+        tolerance = self._tolerance(final=True)
+        if tolerance is not None:
+            yield self._record([], tolerance)
+
+    def _grow(self, row: int, length: int | None) -> None:
+        answer = self._answers.get(row)
+        while row not in self._ended and (
+            answer is None or length is None or len(answer.output_ids) < length
+        ):
+            if row not in self._growing:
+                self._growing[row] = self._oracle.growing(
+                    self._prompts[row], list(self._prompts.values()), self._settings
+                )
+            answer = self._answers[row] = next(self._growing[row])
+            if answer.finish_reason:
+                self._ended.add(row)
+                del self._growing[row]
+
+    def _news(self, row: int) -> OracleRow | None:
+        """What has not been told of a row yet."""
+        answer = self._answers[row]
+        told = self._told.get(row, -1)
+        total = len(answer.output_ids)
+        if told == total and not answer.finish_reason:
+            return None
+        if told > total:
+            return None
+        first = max(0, told)
+        # a finished answer is told once: its mark lies beyond its last token
+        self._told[row] = total + 1 if answer.finish_reason else total
+        return OracleRow(
+            row=row,
+            first=first,
+            output_ids=answer.output_ids[first:],
+            gaps=answer.gaps[first:],
+            finish_reason=answer.finish_reason or None,
+            error=answer.error,
+        )
+
+    def _tolerance(self, *, final: bool = False) -> float | None:
+        """Measured once, on the first answers that are complete (strict needs none)."""
+        if self._settings.strict:
+            return None
+        ready = [self._prompts[row] for row in sorted(self._ended) if self._answers[row].output_ids]
+        if self._measured or not ready or (len(ready) < self._settings.batch_size and not final):
+            return None
+        self._measured = True
+        return self._oracle.tolerance(ready[:AT_ONCE], self._settings)
+
+    def _record(self, rows: list[OracleRow], tolerance: float | None) -> OracleRecord:
+        new = {token for row in rows for token in row.output_ids} - self._known
+        self._known |= new
+        pieces = {token: self._oracle.pair.tokenizer.piece(token) for token in sorted(new)}
+        return OracleRecord(rows=tuple(rows), tolerance=tolerance, pieces=pieces)
