@@ -8,8 +8,9 @@ import pytest
 from textual.color import Color
 from textual.theme import BUILTIN_THEMES
 
-from tests.tui_app import make_app, ready
+from tests.tui_app import MadeUp, make_app, ready, until
 from tui.preferences import Preferences, load_preferences, save_preferences
+from tui.screens.help import HelpScreen
 from tui.themes import MEANINGS, ThemeError, fallback_variables, load_themes, parse_theme
 from tui.widgets.styles import INKS, Palette
 
@@ -113,3 +114,30 @@ async def test_an_unknown_theme_is_said_and_the_default_taken(home: Path) -> Non
     async with app.run_test(size=(120, 35), notifications=True) as pilot:
         await ready(pilot)
         assert any("mauve" in note.message for note in app._notifications)
+
+
+async def test_a_theme_is_shown_as_it_is_edited(home: Path) -> None:
+    folder = home / "config" / "themes"
+    folder.mkdir(parents=True)
+    text = (OURS / "paper.toml").read_text()
+    (folder / "mine.toml").write_text(text)
+    app = make_app(paused=True, theme="mine")
+    async with app.run_test(size=(120, 35)) as pilot:
+        await ready(pilot)
+        assert app.theme_variables["meaning-accepted"] == "#14602c"
+        (folder / "mine.toml").write_text(text.replace("#14602c", "#0000aa"))
+        app._reload_themes()
+        await pilot.pause(0.1)
+        assert app.theme == "mine"
+        assert app.theme_variables["meaning-accepted"] == "#0000aa"
+
+
+async def test_help_while_loading_is_left_open(home: Path) -> None:
+    app = make_app(MadeUp(delay=0.3))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await pilot.pause(0.05)
+        await pilot.press("question_mark")
+        await until(pilot, lambda: app.control.timeline.last >= 1)
+        assert isinstance(app.screen, HelpScreen)
+        await pilot.press("escape")
+        await ready(pilot)

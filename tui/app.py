@@ -23,7 +23,7 @@ from tui.screens.help import HelpScreen
 from tui.screens.loading import LoadingScreen
 from tui.screens.main import MainScreen
 from tui.terminal import on_terminate, quiet_terminal
-from tui.themes import DEFAULT, fallback_variables, load_themes
+from tui.themes import DEFAULT, fallback_variables, load_themes, themes_stamp
 
 TERMINATED = 143
 """Exit status after SIGTERM."""
@@ -41,10 +41,9 @@ class BatchspecApp(App[int]):
         super().__init__()
         self.control = control
         self.our_themes: list[str] = []
-        themes, self.theme_problems = load_themes()
-        for entry in themes:
-            self.register_theme(entry)
-            self.our_themes.append(entry.name)
+        self.theme_problems: list[str] = []
+        self._themes_stamp = themes_stamp()
+        self._load_themes()
         wanted = theme or DEFAULT
         if wanted not in self.available_themes:
             self.theme_problems.append(f"no theme is called '{wanted}'")
@@ -52,6 +51,28 @@ class BatchspecApp(App[int]):
         self.theme = wanted
         self.playhead = Playhead(speed=control.speed, animate=self.animation_level != "none")
         self._main: MainScreen | None = None
+
+    def _load_themes(self) -> None:
+        themes, self.theme_problems = load_themes()
+        for entry in themes:
+            self.register_theme(entry)
+        self.our_themes = [entry.name for entry in themes]
+
+    def _reload_themes(self) -> None:
+        """Show the user's own themes as they are edited."""
+        stamp = themes_stamp()
+        if stamp == self._themes_stamp:
+            return
+        self._themes_stamp = stamp
+        current = self.theme
+        self._load_themes()
+        self._tell_problems()
+        self.theme = next(name for name in self.available_themes if name != current)
+        self.theme = current if current in self.available_themes else DEFAULT
+
+    def _tell_problems(self) -> None:
+        for problem in self.theme_problems:
+            self.notify(problem, severity="warning", markup=False)
 
     def get_theme_variable_defaults(self) -> dict[str, str]:
         """Colours of the meanings where a theme has none of its own."""
@@ -68,11 +89,13 @@ class BatchspecApp(App[int]):
         """After the first frame: the engine may now take the machine."""
         self.control.start()
         self._timer = self.set_interval(1 / 15, self._watch_loading)
-        for problem in self.theme_problems:
-            self.notify(problem, severity="warning", markup=False)
+        self._tell_problems()
+        self.set_interval(2.0, self._reload_themes)
 
     def _watch_loading(self) -> None:
         self.control.take()
+        if self.screen is not self._loading:
+            return  # the help or the palette is open: it is not to be replaced
         timeline = self.control.timeline
         if timeline.header is not None or timeline.failure is not None:
             self._timer.stop()

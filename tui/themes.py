@@ -58,6 +58,18 @@ def load_themes() -> tuple[list[Theme], list[str]]:
     return [themes[name] for name in order], problems
 
 
+def themes_stamp() -> tuple[tuple[str, int], ...]:
+    """Changes when one of the user's theme files does."""
+    try:
+        return tuple(
+            sorted(
+                (path.name, path.stat().st_mtime_ns) for path in user_themes_dir().glob("*.toml")
+            )
+        )
+    except OSError:
+        return ()
+
+
 def _files() -> Iterator[tuple[str, str]]:
     for entry in resources.files("themes").iterdir():
         if entry.name.endswith(".toml"):
