@@ -199,4 +199,8 @@ def _position_fault(
     expected: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
 ) -> str:
     at = int(np.flatnonzero(fed != expected)[0])
-    return f"content token {expected[at]} was fed at position {fed[at]}"
+    due, got = int(expected[at]), int(fed[at])
+    if got < due:
+        return f"content token {due} was fed at position {got}"
+    first = "position" if got == due + 1 else f"positions {due} to"
+    return f"{first} {got - 1} {'was' if got == due + 1 else 'were'} skipped"

@@ -23,6 +23,8 @@ class Kind(Enum):
     REJECTED = "rejected"
     STALE = "stale"
     GHOST = "ghost"
+    DIVERGED = "diverged"
+    """The first token of the row that is not the oracle's."""
 
 
 MARK = {
@@ -36,6 +38,7 @@ MARK = {
     Kind.REJECTED: "✗",
     Kind.STALE: "~",
     Kind.GHOST: "≈",
+    Kind.DIVERGED: "≠",
 }
 """The sign in front of a cell's text."""
 
@@ -53,6 +56,7 @@ LINE = {
     Kind.REJECTED: "✗",
     Kind.STALE: "╌",
     Kind.GHOST: "≈",
+    Kind.DIVERGED: "≠",
 }
 """The sign that stands for many cells of one kind."""
 
@@ -67,6 +71,7 @@ WEIGHT = {
     Kind.REJECTED: 2,
     Kind.STALE: 4,
     Kind.GHOST: 5,
+    Kind.DIVERGED: 99,
 }
 """Who wins when one sign must stand for cells of several kinds."""
 

@@ -62,7 +62,7 @@ def tensor_view(frame: Frame) -> TensorView:
         return _prompts(frame)
     phase = frame.cursor.phase
     broken = {violation.row for violation in record.violations} if phase is LAST else set()
-    rows = [_row(frame, row, row.row in broken) for row in record.rows]
+    rows = [row_at(frame, row, row.row in broken) for row in record.rows]
     block = max((len(row.proposals) for row in record.rows), default=0)
     before = record.length_before
     edge = before + block
@@ -84,7 +84,8 @@ def _ragged(record: RoundRecord) -> bool:
     )
 
 
-def _row(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
+def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
+    """One row at the frame's cursor."""
     phase = frame.cursor.phase
     track = frame.timeline.tracks.get(row.row)
     prompt = track.prompt_length if track else 0

@@ -57,6 +57,8 @@ def _inks() -> dict[str, Ink]:
         "stale": Ink("meaning-stale"),
         "ghost": Ink("meaning-ghost", attributes="underline"),
         "diverged": Ink("meaning-diverged", attributes="bold"),
+        "astray": Ink("meaning-diverged", share=0.75),
+        "due": Ink("meaning-accepted", attributes="underline"),
         "realign": Ink("phase-realign"),
         "key": Ink("line-strong", attributes="bold"),
         "tab": Ink("line-dim"),
@@ -72,6 +74,7 @@ def _inks() -> dict[str, Ink]:
         "pad": "",
         "stale": "dim",
         "ghost": "underline",
+        "diverged": "bold reverse",
     }
     for name, attributes in cells.items():
         ink, ground = f"meaning-{name}", f"meaning-{name}-cell"
