@@ -317,3 +317,23 @@ async def test_a_recorded_run_is_there_at_once_and_plays() -> None:
         await pilot.press("r")
         await pilot.pause(0.1)
         assert len(source.opened) == 1
+
+
+async def test_many_rows_scroll_and_follow_the_selection() -> None:
+    prompts = tuple(f"Prompt number {number} begins here" for number in range(64))
+    app = make_app(MadeUp(prompts=prompts, ends=0.0), batch_size=64, paused=True)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await ready(pilot)
+        await pilot.press("3", "n")
+        await until(pilot, lambda: app.playhead.cursor == Cursor(3))
+        await pilot.press("5", "0", "down")
+        await pilot.pause(0.1)
+        screen = app.screen
+        assert isinstance(screen, MainScreen)
+        assert screen.selected == 50
+        tensor = screen.query_one("#tensor")
+        assert tensor.scroll_y > 20
+        assert "▸ 50" in screen_text(app)
+        await pilot.press("5", "0", "up")
+        await pilot.pause(0.1)
+        assert tensor.scroll_y == 0
