@@ -16,7 +16,7 @@ from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
 from engine.lookup import LookupDraft
 from engine.loop import Loop
-from engine.memory import peak_memory_bytes
+from engine.memory import peak_memory_bytes, require_memory
 from engine.methods import Method, Plan, method_named
 from engine.records import (
     Prompt,
@@ -200,6 +200,9 @@ def build_loop(
         columns=columns or max((row.limit for row in rows), default=1),
         strict=settings.strict,
     )
+    models = [pair.target] if draft is None else [pair.target, draft]
+    live = min(settings.batch_size, max(len(rows), 1))
+    require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
     layout = method.layout(pair.target, draft, plan)
     return Loop(
         layout=layout,

@@ -1,6 +1,8 @@
 """What broke other engines, as tests of every correct method: rows, limits, inputs.
 
-The numbers are those of the list of cases; 15 is in test_sampling.py.
+The numbers are those of the list of cases. Elsewhere: 15 in test_sampling.py, 20 in
+test_pairs.py (`test_different_tokenizers_are_refused_with_the_first_token`), and how the
+command line reports 30 and 32 in test_cli.py.
 """
 
 from __future__ import annotations
@@ -14,6 +16,7 @@ import torch
 from transformers import MambaConfig, MambaForCausalLM
 
 from engine.errors import UserError
+from engine.memory import estimate, require_memory
 from engine.model import LanguageModel
 from engine.prompts import PromptEntry, encode_prompts, read_prompts
 from engine.settings import Sampling, Settings
@@ -260,6 +263,27 @@ def test_case_28_a_broken_draft_costs_acceptance_and_nothing_else(method: str) -
     with broken_forward(pair.draft, nothing):
         done = run(pair, method)
     assert done.outputs == solo(pair)
+
+
+def test_case_29_a_run_that_cannot_fit_is_refused_before_it_begins() -> None:
+    pair = tiny_pair()
+    assert pair.draft is not None
+    models = [pair.target, pair.draft]
+    needed = estimate(models, rows=8, columns=100, tokens=4)
+    per_token = 2 * 2 * 2 * 8 * 8  # K and V, layers, heads, head size, bytes
+    assert needed.kv == 2 * 2 * 8 * 104 * per_token
+    assert needed.logits == 8 * 4 * 40 * 8
+    require_memory(models, rows=8, columns=100, tokens=4, free=needed.total)
+    with pytest.raises(UserError, match="lower --batch-size or --max-new-tokens") as caught:
+        require_memory(models, rows=8, columns=100, tokens=4, free=needed.total - 1)
+    assert "8 rows of 100 tokens" in str(caught.value)
+
+
+@every_method
+def test_case_29_every_run_is_checked(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.memory.free_bytes", lambda device: 1000)
+    with pytest.raises(UserError, match=r"0\.0 GB are free"):
+        run(tiny_pair(), method)
 
 
 # ---- wrong usage ------------------------------------------------------------------------
