@@ -177,12 +177,12 @@ def _different(trail: RowTrail, answer: Answer, place: int, tolerance: float) ->
         message = violation.message
     elif gap is not None and gap <= tolerance:
         cause = "numeric"
-        message = f"the oracle's two best tokens are {gap:.3g} apart (tolerance {tolerance:.3g})"
+        message = f"rounding: a gap of {gap:.3g} within {tolerance:.3g}"
     else:
         apart = "an unknown distance" if gap is None else f"{gap:.3g}"
         message = (
-            f"unexplained: no invariant of the row broke, and the oracle's two best tokens are "
-            f"{apart} apart (tolerance {tolerance:.3g})"
+            f"unexplained: no invariant broke, and the oracle's two best tokens are {apart} apart "
+            f"(tolerance {tolerance:.3g})"
         )
     return Divergence(
         index=answer.index,
