@@ -18,6 +18,9 @@ import zstandard
 from engine.errors import UserError
 from engine.records import SCHEMA, Record, RunHeader
 
+KINDS = ("header", "round", "summary", "failure", "oracle", "tick")
+"""The kinds of records that this version knows: the `type` of each line."""
+
 
 class TraceWriter:
     """Writes records; to be used as a context manager, or closed.
@@ -67,32 +70,96 @@ class TraceWriter:
         self.close()
 
 
-def read_trace(path: Path) -> Iterator[Record]:
+class DamagedTrace(UserError):
+    """A trace that can be read up to some line, and not beyond."""
+
+
+def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]:
     """The records of a trace, in the order in which they were written.
 
     A last line that was cut off (the run was killed, or is still going on) ends the
-    trace without an error.
+    trace without an error. Records of a kind that this program does not know are left
+    out, and so are fields (docs/trace.md, versions).
+
+    Args:
+        notices: is told, in a line each, what could not be read: a trace is then opened
+            up to its damage, and nothing is raised that comes after the first record.
 
     Raises:
-        UserError: the file cannot be read, or is no trace of this format; the message
-            names the line.
+        DamagedTrace: a line in the middle cannot be read; the message names it.
+        UserError: the file cannot be read, or is no trace of this format.
     """
+    empty = True
+    try:
+        for record in _records(path, notices):
+            empty = False
+            if record is not None:
+                yield record
+    except OSError as error:
+        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
+    except _Unreadable as error:
+        message = f"{path}, line {error.line}: not a trace: {error}"
+        if error.line <= 1:
+            raise UserError(message) from error
+        if notices is None:
+            raise DamagedTrace(message) from error
+        notices.append(f"the trace is damaged: line {error.line} cannot be read ({error})")
+        return
+    if empty:
+        raise UserError(f"{path}: the trace is empty")
+
+
+def trace_header(path: Path) -> RunHeader:
+    """The first record of a trace: whether there is anything to be read at all.
+
+    Raises:
+        UserError: see `read_trace`.
+    """
+    first = next(iter(read_trace(path)), None)
+    if not isinstance(first, RunHeader):
+        raise UserError(f"{path}: the trace has no whole line in it")
+    return first
+
+
+class _Unreadable(Exception):
+    """A line that is no record, with the reason."""
+
+    def __init__(self, line: int, reason: object) -> None:
+        super().__init__(str(reason))
+        self.line = line
+
+
+class _Peek(msgspec.Struct):
+    """What every version of the format tells of a record."""
+
+    type: str = ""
+    schema: str = ""
+
+
+def _records(path: Path, notices: list[str] | None) -> Iterator[Record | None]:
+    """The record of each line; None for a kind that is not known."""
     decoder = msgspec.json.Decoder(Record)
     number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(_lines(file, packed=path.suffix == ".zst"), start=1):
                 if not line.endswith(b"\n"):
+                    if notices is not None:
+                        notices.append(f"the trace ends in the middle of line {number}")
                     break
-                record = decoder.decode(line)
+                try:
+                    record = decoder.decode(line)
+                except (msgspec.DecodeError, ValueError) as error:
+                    peek = _peek(line)
+                    _check_schema(peek.schema if number == 1 else "")
+                    if number == 1 or peek.type in ("", *KINDS):
+                        raise _Unreadable(number, error) from error
+                    yield None
+                    continue
                 _check(record, first=number == 1)
                 yield record
-    except OSError as error:
-        raise UserError(f"{path}: cannot be read: {error.strerror}") from error
-    except (msgspec.DecodeError, zstandard.ZstdError, ValueError) as error:
-        raise UserError(f"{path}, line {max(number, 1)}: not a trace: {error}") from error
-    if number == 0:
-        raise UserError(f"{path}: the trace is empty")
+    except (zstandard.ZstdError, ValueError) as error:
+        raise _Unreadable(max(number + isinstance(error, zstandard.ZstdError), 1), error) from error
 
 
 def _lines(file: BinaryIO, *, packed: bool) -> Iterator[bytes]:
@@ -102,10 +169,30 @@ def _lines(file: BinaryIO, *, packed: bool) -> Iterator[bytes]:
     return iter(io.BufferedReader(plain))
 
 
+def _peek(line: bytes) -> _Peek:
+    try:
+        return msgspec.json.decode(line, type=_Peek)
+    except (msgspec.DecodeError, ValueError):
+        return _Peek()
+
+
 def _check(record: Record, *, first: bool) -> None:
     """Raises ValueError when the record cannot stand there."""
     if isinstance(record, RunHeader):
-        if record.schema != SCHEMA:
-            raise ValueError(f"it is of the format {record.schema}, this program reads {SCHEMA}")
+        _check_schema(record.schema)
     elif first:
         raise ValueError("it does not begin with a run header")
+
+
+def _check_schema(schema: str) -> None:
+    """Raises ValueError for a format that is not this one."""
+    if schema and schema != SCHEMA:
+        way_out = "; a newer version of this program can" if _version(schema) > 1 else ""
+        raise ValueError(f"it is of the format {schema}, this program reads {SCHEMA}{way_out}")
+
+
+def _version(schema: str) -> int:
+    """The number at the end of a schema of ours; 0 for any other text."""
+    name, _, number = schema.rpartition("/")
+    ours = name == SCHEMA.rpartition("/")[0] and number.isdecimal()
+    return int(number) if ours else 0

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from engine.errors import UserError
 from engine.records import (
     Failure,
+    OracleRecord,
     Phases,
     Prompt,
     Record,
@@ -17,10 +19,11 @@ from engine.records import (
     RunHeader,
     Span,
     Summary,
+    TickRecord,
     Violation,
     totals_of,
 )
-from engine.trace import TraceWriter, read_trace
+from engine.trace import KINDS, DamagedTrace, TraceWriter, read_trace, trace_header
 
 HEADER = RunHeader(
     method="eqspec",
@@ -128,3 +131,70 @@ def test_a_missing_file_and_a_wrong_compression_are_refused(tmp_path: Path) -> N
 def test_a_place_that_cannot_be_written_is_refused_at_once(tmp_path: Path) -> None:
     with pytest.raises(UserError, match="cannot be written"):
         TraceWriter(tmp_path / "no" / "such" / "t.jsonl")
+
+
+def test_the_kinds_are_those_of_the_records() -> None:
+    kinds = {type(record).__struct_config__.tag for record in RECORDS}
+    others = {OracleRecord.__struct_config__.tag, TickRecord.__struct_config__.tag}
+    assert kinds | others == set(KINDS)
+
+
+def test_a_newer_format_is_refused_though_its_fields_have_changed(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"type":"header","schema":"batchspec/trace/2","method":["x"]}\n')
+    with pytest.raises(UserError, match=r"batchspec/trace/2.* a newer version of this program can"):
+        trace_header(path)
+
+
+def test_what_a_later_minor_version_added_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write(path, [HEADER])
+    with path.open("ab") as file:
+        file.write(b'{"type":"weather","sky":"blue"}\n{"type":"round","round":1,"mood":3}\n')
+    assert list(read_trace(path)) == [HEADER, RoundRecord(round=1)]
+
+
+def damaged(path: Path) -> None:
+    """Lines 1 and 2 are whole, line 3 is not."""
+    lines = [
+        *(msgspec.json.encode(record) for record in RECORDS[:2]),
+        b"\x00\xff{",
+        b'{"type":"x"}',
+    ]
+    path.write_bytes(b"".join(line + b"\n" for line in lines))
+
+
+def test_a_damaged_trace_is_an_error_that_names_the_line(tmp_path: Path) -> None:
+    damaged(tmp_path / "t.jsonl")
+    with pytest.raises(DamagedTrace, match="line 3: not a trace"):
+        list(read_trace(tmp_path / "t.jsonl"))
+
+
+def test_a_damaged_trace_can_be_opened_up_to_the_damage(tmp_path: Path) -> None:
+    damaged(tmp_path / "t.jsonl")
+    notices: list[str] = []
+    assert list(read_trace(tmp_path / "t.jsonl", notices)) == RECORDS[:2]
+    assert len(notices) == 1
+    assert "line 3 cannot be read" in notices[0]
+
+
+def test_a_compressed_trace_can_be_opened_up_to_the_damage(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl.zst"
+    write(path, RECORDS)
+    content = bytearray(path.read_bytes())
+    content[-30:-20] = bytes(10)
+    path.write_bytes(content)
+    notices: list[str] = []
+    found = list(read_trace(path, notices))
+    assert found == RECORDS[: len(found)]
+    assert 1 <= len(found) < len(RECORDS)
+    assert notices
+
+
+def test_where_the_last_line_was_cut_off_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    write(path, RECORDS)
+    path.write_bytes(path.read_bytes()[:-20])
+    notices: list[str] = []
+    assert list(read_trace(path, notices)) == RECORDS[:-1]
+    assert notices == ["the trace ends in the middle of line 4"]
