@@ -31,7 +31,6 @@ Pace = Literal["round", "tokens", "time"]
 """What the lanes are kept level in: rounds done, tokens committed, decoding seconds spent."""
 
 PACES: tuple[Pace, ...] = ("round", "tokens", "time")
-DEFAULT_METHODS = ("eqspec", "exspec", "bsp", "dsd")
 LARGEST = 4
 """Lanes at most."""
 
@@ -119,7 +118,7 @@ class Compare:
         try:
             for lane in self.lanes:
                 yield from self._begin(lane)
-            yield TickRecord(tick=0, rounds=self._rounds())
+            yield self._level()
             while self._anew or any(lane.running for lane in self.lanes):
                 yield from self._one_tick()
             yield from self._alongside.rest()
@@ -143,7 +142,7 @@ class Compare:
                 break
         yield from self._alongside.reach(self._furthest())
         self.tick += 1
-        yield TickRecord(tick=self.tick, rounds=self._rounds())
+        yield self._level()
 
     def _begin_anew(self) -> Iterator[Record]:
         while self._anew:
@@ -205,8 +204,9 @@ class Compare:
                 most[row] = max(length, most.get(row, 0))
         return most
 
-    def _rounds(self) -> dict[int, int]:
-        return {lane.number: lane.rounds for lane in self.lanes}
+    def _level(self) -> TickRecord:
+        rounds = {lane.number: lane.rounds for lane in self.lanes}
+        return TickRecord(tick=self.tick, rounds=rounds, pace=self.pace)
 
 
 def _close(lane: Lane) -> None:
@@ -215,14 +215,3 @@ def _close(lane: Lane) -> None:
     if close is not None:
         close()
     lane.stream = None
-
-
-def default_lanes(settings: Settings, methods: Seq[str] = DEFAULT_METHODS) -> list[Settings]:
-    """The same settings under each of the methods."""
-    return [with_method(settings, method) for method in methods]
-
-
-def with_method(settings: Settings, method: str) -> Settings:
-    """These settings under another method; a fault of the lab stays with eqspec alone."""
-    fault = settings.fault if method == "eqspec" else ""
-    return msgspec.structs.replace(settings, method=method, fault=fault)

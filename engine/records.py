@@ -275,6 +275,7 @@ class Failure(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag
     """The run broke. What was generated is in the records before this one."""
 
     lane: int = 0
+    """−1: a comparison as a whole, all lanes with it."""
     message: str
     round: int = 0
     log: str = ""
@@ -311,6 +312,8 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     tick: int
     rounds: dict[int, int] = {}
     """Rounds that each lane has done by now."""
+    pace: str = "round"
+    """What the lanes are kept level in: round, tokens or time."""
 
 
 LaneRecord = RunHeader | RoundRecord | Summary | Failure

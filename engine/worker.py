@@ -265,7 +265,8 @@ class EngineWorker:
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
         where = str(log) if log is not None else ""
-        self.history.append(Failure(message=message, round=self._round, log=where))
+        lane = 0 if self._lanes == 1 else -1
+        self.history.append(Failure(lane=lane, message=message, round=self._round, log=where))
         self._ended = State.FAILED
 
     def _write_log(self, text: str) -> None:

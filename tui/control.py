@@ -34,6 +34,8 @@ class Control:
         self.log = log
         self.timelines: dict[int, Timeline] = {0: Timeline()}
         self.failed = False
+        self.beside: Control | None = None
+        """Another one of the same source, that is stopped together with this one."""
         self._taken = 0
         self._paused = paused
         self._speed = speed
@@ -115,4 +117,5 @@ class Control:
 
     def stop(self, timeout: float = 0.0) -> bool:
         """Ask the engine to end. Returns whether it has."""
-        return self.worker.stop(timeout)
+        others = self.beside is None or self.beside.stop(timeout)
+        return self.worker.stop(timeout) and others

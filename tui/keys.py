@@ -18,7 +18,7 @@ class Key(NamedTuple):
     """In the help, a sentence."""
     group: str
     where: str = "main"
-    """Which part of the app binds it: app, main."""
+    """Which part of the app binds it: app, main, compare."""
     footer: bool = False
     display: str = ""
     """How the key is written; empty: from its name."""
@@ -91,6 +91,12 @@ KEYS: tuple[Key, ...] = (
         "View"),
     Key("shift+tab", "cycle_pane(-1)", "pane back", "The pane before", "View",
         display="⇧tab"),
+    Key("b", "compare", "compare", "The broken baselines beside the correct methods, and back",
+        "Run", footer=True),
+    Key("f", "faults", "faults", "The fault lab: eqspec with one thing done wrong", "Run",
+        footer=True),
+    Key("s", "next_pace", "in step", "In a comparison: lanes in step by rounds, tokens or time",
+        "Run", where="compare", footer=True),
     Key("m", "choose_method", "method", "Choose the method, and start again with it", "Run",
         footer=True),
     Key("left_square_bracket", "draft_tokens(-1)", "K", "One draft token fewer (K)",
@@ -133,3 +139,20 @@ def groups() -> dict[str, list[Key]]:
     for key in KEYS:
         out.setdefault(key.group, []).append(key)
     return out
+
+
+LABELS = {"compare": {"compare": "back", "next_round": "step", "cycle_pane(1)": "lane"}}
+"""Labels in the footer that differ from one screen to the other."""
+
+
+def footer(where: str) -> list[Key]:
+    """The keys at the foot of a screen."""
+    if where == "main":
+        return [key for key in KEYS if key.footer and key.where in ("main", "app")]
+    names = LABELS[where]
+    hidden = ("faults", "draft_tokens(-1)", "draft_tokens(1)")
+    return [
+        key._replace(label=names.get(key.action, key.label))
+        for key in KEYS
+        if (key.footer or key.action in names) and key.action not in hidden
+    ]

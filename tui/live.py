@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.records import Prompt, Record, RunHeader, Summary
@@ -13,6 +14,8 @@ from engine.worker import Progress
 from tui.request import AppRequest
 
 if TYPE_CHECKING:
+    from engine.compare import Compare, Log, Pace
+    from engine.oracle import Oracle
     from engine.pairs.load import Pair
     from engine.run import Run
 
@@ -28,6 +31,8 @@ class LiveSource:
         self._pair: Pair | None = None
         self._prompts: tuple[Prompt, ...] = ()
         self._run: Run | None = None
+        self._oracle: Oracle | None = None
+        self._compare: Compare | None = None
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
         """A new run; the first time, the models are loaded for it."""
@@ -46,6 +51,40 @@ class LiveSource:
             for record in run.records():
                 trace.write(record)
                 yield record
+
+    def compare(
+        self, lanes: Sequence[Settings], pace: Pace, log: Log, progress: Progress
+    ) -> Iterator[Record]:
+        """Several runs side by side, on the prompts and models of the run before."""
+        if self._pair is None:
+            self._load(lanes[0], progress)
+        assert self._pair is not None
+        from engine.compare import Compare
+        from engine.oracle import Oracle
+
+        self._oracle = self._oracle or Oracle(self._pair)
+        self._compare = compare = Compare(
+            self._pair, lanes, self._prompts, pace=pace, oracle=self._oracle, log=log
+        )
+        if self.request.trace is None:
+            yield from compare.records()
+            return
+        from engine.trace import TraceWriter
+
+        with TraceWriter(beside(self.request.trace)) as trace:
+            for record in compare.records():
+                trace.write(record)
+                yield record
+
+    def change_lane(self, lane: int, settings: Settings) -> None:
+        """Let a lane begin again. Call in the engine's thread, between two rounds."""
+        if self._compare is not None:
+            self._compare.change(lane, settings)
+
+    def keep_level(self, pace: Pace) -> None:
+        """What the lanes are kept level in from now on."""
+        if self._compare is not None:
+            self._compare.pace = pace
 
     def _load(self, settings: Settings, progress: Progress) -> None:
         progress("importing torch", None)
@@ -75,6 +114,12 @@ class LiveSource:
         """Header and summary of the last run, as far as it has come."""
         run = self._run
         return None if run is None else (run.header(), run.summary())
+
+
+def beside(trace: Path) -> Path:
+    """The trace of a comparison lies beside that of the run: run.jsonl, run.compare.jsonl."""
+    stem, *rest = trace.name.split(".")
+    return trace.with_name(".".join([stem, "compare", *rest]))
 
 
 def _threads() -> int:

@@ -188,6 +188,13 @@ class RunScreen(Screen[None]):
 
         self.app.push_screen(MethodScreen(self.control.settings.method), chosen)
 
+    def action_compare(self) -> None:
+        """The run holds, and the methods go on side by side."""
+        from tui.screens.comparing import open_comparison
+
+        self.take_count()
+        open_comparison(self)
+
     def begin_again(self, **changes: Any) -> None:
         """Start the run again, under other settings if given."""
         self.take_count()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from engine.records import OracleRecord, Record, RoundRecord, RunHeader, TickRecord
+from engine.records import Failure, OracleRecord, Record, RoundRecord, RunHeader, TickRecord
 from tui.view.cursor import LAST, Cursor
 from tui.view.frame import CellMode, Frame
 from tui.view.match import Match, OracleBook
@@ -36,6 +36,10 @@ class Comparison:
         self.lanes: dict[int, list[Take]] = {}
         self.oracle = OracleBook()
         self.ticks: list[dict[int, Moment]] = []
+        self.paces: list[str] = []
+        """What the lanes were kept level in, tick by tick."""
+        self.failure: Failure | None = None
+        """What broke all of it."""
         self.expected = 0
         """How many lanes there are to be."""
         self.revision = 0
@@ -63,6 +67,8 @@ class Comparison:
             take = Take(Timeline(record.lane), Match(self.oracle))
             take.timeline.add(record)
             self.lanes.setdefault(record.lane, []).append(take)
+        elif record.lane not in self.lanes:
+            self.failure = record if isinstance(record, Failure) else self.failure
         else:
             take = self.take(record.lane)
             take.timeline.add(record)
@@ -79,6 +85,7 @@ class Comparison:
 
     def _add_tick(self, record: TickRecord) -> None:
         if record.tick:
+            self.paces.append(record.pace)
             self.ticks.append(
                 {
                     lane: Moment(len(takes) - 1, record.rounds.get(lane, takes[-1].timeline.last))

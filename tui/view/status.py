@@ -35,7 +35,7 @@ def identity(frame: Frame, width: int) -> Line:
 def progress(frame: Frame, state: str, speed: float | None, following: bool, width: int) -> Line:
     """The round, the pace and the figures, as many as fit."""
     timeline, number = frame.timeline, frame.cursor.round
-    sign, style = _STATE.get(state, ("·", "dim"))
+    sign, style = STATES.get(state, ("·", "dim"))
     line: Line = [(f"{sign} ", style)]
     line.append((f"round {number}", "strong"))
     if not following:
@@ -70,7 +70,7 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
     return [*line, (" ", "text")]
 
 
-_STATE = {
+STATES = {
     "running": ("▶", "good"),
     "paused": ("❚❚", "paused"),
     "loading": ("…", "dim"),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from textual import events
 
-from tui.keys import KEYS, Key
+from tui.keys import KEYS, Key, footer
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop
 from tui.widgets.pane import Pane
@@ -15,13 +15,14 @@ class KeyBar(Pane):
 
     DEFAULT_CSS = "KeyBar { height: 1; overflow-y: hidden; }"
 
-    def __init__(self) -> None:
+    def __init__(self, where: str = "main") -> None:
         super().__init__()
+        self._entries = footer(where)
         self._places: list[tuple[int, int, str]] = []
         """Where each key is: first and last column, and its action."""
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
-        entries = [key for key in KEYS if key.footer]
+        entries = self._entries
         last = entries[-2:]
         line, at, self._places = [(" ", "text")], 1, []
         for spacing in (3, 2):

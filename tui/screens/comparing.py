@@ -1,0 +1,39 @@
+"""From the single run to the comparison, which stays as it was left until it no longer fits."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.worker import State
+from tui.comparison import CompareControl, ComparingSource, lane_settings
+from tui.playhead import Playhead
+from tui.screens.compare import CompareScreen
+
+if TYPE_CHECKING:
+    from tui.screens.actions import RunScreen
+
+
+def open_comparison(screen: RunScreen) -> None:
+    """Show the comparison over a screen; it is begun, or goes on."""
+    main = screen.control
+    source = main.source
+    if not isinstance(source, ComparingSource):
+        screen.notify("A recorded run has nothing to be compared with.", timeout=3)
+        return
+    if not main.settings.sampling.greedy:
+        screen.notify("A comparison with the oracle is greedy: use --temperature 0.", timeout=4)
+        return
+    running = main.worker.running
+    held = main.state is State.PAUSED
+    main.worker.pause()
+    beside = main.beside
+    if not isinstance(beside, CompareControl) or beside.settings != main.settings:
+        if beside is not None:
+            beside.stop()
+        lanes = lane_settings(main.settings)
+        beside = main.beside = CompareControl(main, source, lanes, paused=held)
+        beside.playhead = Playhead(speed=main.speed, animate=screen.playhead.animate)
+        beside.start()
+    elif running:
+        beside.worker.run()
+    screen.app.push_screen(CompareScreen(beside, beside.playhead, running))
