@@ -80,6 +80,12 @@ def cpu_bfloat16() -> tuple[str, ...]:
     return tuple(found)
 
 
+def use_threads(count: int) -> None:
+    """Let torch compute with this many CPU threads; 0 leaves its own choice."""
+    if count:
+        torch.set_num_threads(count)
+
+
 def dtype_name(dtype: torch.dtype) -> str:
     """`float32` for torch.float32: the name that settings and JSON carry."""
     return str(dtype).removeprefix("torch.")

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from engine.device import resolve_device, resolve_dtype
+from engine.device import resolve_device, resolve_dtype, use_threads
 from engine.errors import UserError
 from engine.model import LanguageModel
 from engine.pairs import hub, smollm2
@@ -69,8 +69,7 @@ def load_pair(
     # The toy's random logits lie close together: in bfloat16 its ties would say nothing.
     exact = spec.kind == "toy" and dtype == "auto"
     kind = torch.float32 if exact else resolve_dtype(dtype, where)
-    if threads:
-        torch.set_num_threads(threads)
+    use_threads(threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
     sources = {"toy": _toy, "smollm2": _smollm2, "models": _models}

@@ -98,13 +98,11 @@ def distill(**given: Any) -> int:
     draft; after a kill, --resume loses at most a minute.
     """
     data = parse_data(given["data"])
+    from engine.device import use_threads
     from engine.distill.run import DistillSettings
     from engine.distill.run import distill as run
 
-    if given["threads"]:
-        import torch
-
-        torch.set_num_threads(given["threads"])
+    use_threads(given["threads"])
     settings = DistillSettings(
         target=given["target"],
         layers=given["layers"],
