@@ -12,17 +12,14 @@ import statistics
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import msgspec
 import psutil
 import torch
-from torch import Tensor
 
-from engine.kv import KVStore
 from engine.machine import describe
 from engine.methods import method_named
-from engine.model import Feed, LanguageModel
 from engine.records import PairInfo, Phases, Prompt, RoundRecord
 from engine.run import Run
 from engine.settings import Settings
@@ -35,6 +32,7 @@ BASELINE = "autoregressive"
 CONTINUOUS = "slotspec"
 """With it runs the continuous baseline: the same slots, nothing proposed."""
 
+Result = TypeVar("Result")
 Progress = Callable[[str, float | None], None]
 
 
@@ -54,8 +52,9 @@ class Sample(msgspec.Struct, frozen=True, kw_only=True):
     fallback_rounds: float
     peak_memory_bytes: float
     engine_seconds_per_round: float
-    """Time outside the two models, a round: on the CPU all that is not a forward pass, on
-    CUDA, where forward passes run behind the program, schedule, accept and realign."""
+    """Time outside the two models, a round, prefill left out. On the CPU: all that is not a
+    forward pass, checks and records included. On CUDA, where forward passes run behind the
+    program: schedule, accept and realign."""
     wall_seconds: float
     """From the first round to the last by the clock, records included."""
 
@@ -163,7 +162,7 @@ def measure(pair: Pair, settings: Settings, prompts: Sequence[Prompt]) -> Sample
     records = run.records()
     next(records)  # the header: texts of the prompts
     rounds = 0
-    with _watched(pair) as inside:
+    with _inside(pair, run) as inside:
         began = time.perf_counter()
         for record in records:
             rounds += isinstance(record, RoundRecord)
@@ -182,29 +181,31 @@ def measure(pair: Pair, settings: Settings, prompts: Sequence[Prompt]) -> Sample
 
 
 @contextmanager
-def _watched(pair: Pair) -> Iterator[list[float]]:
-    """Collect the seconds of every forward pass of both models."""
+def _inside(pair: Pair, run: Run) -> Iterator[list[float]]:
+    """Collect the seconds of every forward pass of both models, and of every prefill."""
     seconds: list[float] = []
+    layout = run._loop.layout
     models = [model for model in (pair.target, pair.draft) if model is not None]
 
-    def timed(model: LanguageModel) -> Callable[..., Tensor]:
-        original = model.forward
+    def timed(call: Callable[..., Result]) -> Callable[..., Result]:
+        def watched(*arguments: Any, **named: Any) -> Result:
+            before, began = len(seconds), time.perf_counter()
+            result = call(*arguments, **named)
+            # what it contains is counted with it, and not twice
+            seconds[before:] = [time.perf_counter() - began]
+            return result
 
-        def forward(feed: Feed, store: KVStore, *, keep: int = 0) -> Tensor:
-            began = time.perf_counter()
-            logits = original(feed, store, keep=keep)
-            seconds.append(time.perf_counter() - began)
-            return logits
-
-        return forward
+        return watched
 
     try:
+        layout.admit = timed(layout.admit)  # type: ignore[method-assign]
         for model in models:
-            model.forward = timed(model)  # type: ignore[method-assign]
+            model.forward = timed(model.forward)  # type: ignore[method-assign]
         yield seconds
     finally:
-        for model in models:
-            vars(model).pop("forward", None)
+        for holder in (layout, *models):
+            vars(holder).pop("admit", None)
+            vars(holder).pop("forward", None)
 
 
 def machine() -> dict[str, Any]:
