@@ -54,6 +54,20 @@ class AcceptTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """The target's best tokens at this place with their probabilities, best first."""
 
 
+class BonusChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How the target's own token was chosen (only where a run is inspected)."""
+
+    target_prob: float = 0.0
+    """p of it, by the target alone."""
+    residual_prob: float | None = None
+    """Its probability in norm(max(p − q, 0)), which it was drawn from after a rejection;
+    None: it was drawn from p, or chosen greedily."""
+    draw: float | None = None
+    """u of the draw; None for greedy decoding."""
+    top: tuple[tuple[int, float], ...] = ()
+    """The target's best tokens at this place with their probabilities, best first."""
+
+
 class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """One row in one round."""
 
@@ -103,6 +117,12 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited: int = 0
     """Rounds since the row last took part."""
     tests: tuple[AcceptTest, ...] = ()
+    """Of the proposals, in order: the judged ones when sampling; all of them, those after
+    the first rejection too, where the run is inspected."""
+    choice: BonusChoice | None = None
+    """How `bonus` was chosen, where the run is inspected."""
+    forced: int = 0
+    """How many of the proposals, from the first on, were put into the draft's mouth."""
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -178,6 +198,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     violations: tuple[Violation, ...] = ()
     fault: str = ""
     """The fault of the lab that was switched on in this round."""
+    back: dict[int, int] = {}
+    """Rows that went back before this round, and to how many committed tokens."""
     pieces: dict[int, str] = {}
     """Text of each token id that this record is the first to name."""
 
@@ -316,7 +338,23 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """What the lanes are kept level in: round, tokens or time."""
 
 
-LaneRecord = RunHeader | RoundRecord | Summary | Failure
+class ChangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="change"):
+    """From the next round on the lane runs otherwise; its rows keep what they committed."""
+
+    lane: int = 0
+    round: int = 0
+    """Rounds that the lane had done by then."""
+    what: str = ""
+    """In words: "K = 3"."""
+    method: str = ""
+    settings: dict[str, object] = {}
+    """All that are in force from now on, as in the header; empty: as they were."""
+    prompts: tuple[Prompt, ...] = ()
+    """Prompts that joined the queue."""
+    pieces: dict[int, str] = {}
+
+
+LaneRecord = RunHeader | RoundRecord | ChangeRecord | Summary | Failure
 """A record of one run."""
 
 Record = LaneRecord | OracleRecord | TickRecord

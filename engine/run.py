@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed
+from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed, Selective
 from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
-from engine.lookup import LookupDraft
+from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
 from engine.memory import peak_memory_bytes, require_memory
 from engine.methods import Method, Plan, method_named
@@ -56,6 +56,7 @@ class Run:
         method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
         self.history: list[RoundRecord] = []
+        self._back: dict[int, int] = {}
         self._texts = _Texts(pair.tokenizer, self.prompts)
         self._loop = build_loop(method, pair, self.settings, self.rows, lane)
 
@@ -83,7 +84,10 @@ class Run:
     def remaining(self) -> Iterator[Record]:
         """The rounds that are left, and the summary."""
         while (record := self._loop.step()) is not None:
-            complete = self._texts.complete(record)
+            complete = msgspec.structs.replace(
+                self._texts.complete(record), fault=self.settings.fault, back=self._back
+            )
+            self._back = {}
             self.history.append(complete)
             yield complete
         yield self.summary()
@@ -117,6 +121,7 @@ class Run:
             row.resume(old, back.get(old.index))
             if row.length < old.length:
                 self._texts.rewind(row.index, row.output)
+                self._back = self._back | {row.index: row.length}
             rows.append(row)
         loop = build_loop(method, self.pair, settings, rows, self.lane)
         loop.round, loop.elapsed = self._loop.round, self._loop.elapsed
@@ -180,17 +185,8 @@ def build_loop(
         columns: the longest that a row may become, where the rows alone do not tell
             (strict mode compares runs of one shape).
     """
-    draft_tokens: DraftTokens = Fixed(0)
-    if settings.draft_tokens == "auto":
-        draft_tokens = Adaptive(Costs()) if method.drafts else draft_tokens
-    elif method.drafts:
-        draft_tokens = Fixed(settings.draft_tokens)
+    draft_tokens, drafter = drafting(method, pair, settings)
     draft = pair.draft if draft_tokens.largest else None
-    drafter: Drafter = NoDraft()
-    if draft is not None:
-        drafter = method.draft(draft.context)
-    elif draft_tokens.largest:
-        drafter = LookupDraft()
     # under strict, plain steps have the shape of the verification they are compared with
     largest = widest(settings) if settings.strict else draft_tokens.largest
     plan = Plan(
@@ -216,6 +212,29 @@ def build_loop(
         auditor=Audit(pair.target) if settings.audit else None,
         lane=lane,
     )
+
+
+def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftTokens, Drafter]:
+    """How many tokens are proposed, and what proposes them.
+
+    A model proposes where the pair has one; else the row's own text does, and the phrases
+    of the pair.
+    """
+    if not method.drafts or settings.draft_tokens == 0:
+        return Fixed(0), NoDraft()
+    auto = settings.draft_tokens == "auto"
+    costs = Costs()
+    draft_tokens: DraftTokens
+    if settings.draft_tokens != "auto":
+        draft_tokens = Fixed(settings.draft_tokens)
+    else:
+        draft_tokens = Selective(costs) if pair.draft is None else Adaptive(costs)
+    if pair.draft is not None:
+        return draft_tokens, method.draft(pair.draft.context)
+    known = costs if auto else None
+    if pair.phrases is not None:
+        return draft_tokens, PhraseDraft(pair.phrases, known)
+    return draft_tokens, LookupDraft(known)
 
 
 def widest(settings: Settings) -> int:

@@ -11,7 +11,7 @@ from tui.view.lines import Line
 from tui.view.paint_tensor import Geometry, paint_row
 from tui.view.rowtext import row_text
 from tui.view.tensor import LEFT_ALIGNED, TensorRow, TensorView, row_at, tensor_view
-from tui.view.timeline import RowTrack
+from tui.view.track import RowTrack
 
 TALL = 3
 """Lines of a row at most: its cells, the positions, its text."""
@@ -42,7 +42,8 @@ def _resting(look: LaneFrame, row: int) -> TensorRow | None:
         return _waiting(track, frame.timeline.method in LEFT_ALIGNED)
     number = track.rounds[count - 1]
     record = frame.timeline.round_at(number)
-    entry = next(entry for entry in record.rows if entry.row == row) if record else None
+    rows = record.rows if record is not None else ()
+    entry = next((entry for entry in rows if entry.row == row), None)
     if entry is None:
         return None
     then = replace(frame, cursor=Cursor(number, LAST), slide=1.0)

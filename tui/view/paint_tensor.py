@@ -235,7 +235,7 @@ def cell_text(frame: Frame, row: TensorRow, cell: Cell, mode: CellMode) -> tuple
         return (" ●", False) if cell.attended else (" ○", True)
     token = cell.token
     if token is None and cell.place >= 0:
-        token = frame.timeline.token_at(row.row, cell.place)
+        token = frame.timeline.token_at(row.row, cell.place, frame.cursor.round)
     piece = "" if token is None else frame.timeline.piece(token)
     mark = MARK[cell.kind]
     if mark:

@@ -8,7 +8,8 @@ from tui.showable import showable
 from tui.view.compare import LaneFrame
 from tui.view.lines import Line, crop, width_of
 from tui.view.match import Parting
-from tui.view.timeline import BLANK, RowTrack, Timeline
+from tui.view.timeline import BLANK, Timeline
+from tui.view.track import RowTrack
 
 CONTEXT = 16
 """Cells of agreement that stay in view in front of the first wrong token."""

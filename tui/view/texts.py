@@ -5,7 +5,7 @@ from __future__ import annotations
 from tui.showable import fit_left, showable
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop, wrap
-from tui.view.timeline import RowTrack
+from tui.view.track import RowTrack
 
 SEPARATOR = " › "
 """Between a prompt and what the model says to it."""

@@ -7,8 +7,6 @@ then a binary search and a slice, never a replay.
 
 from __future__ import annotations
 
-from bisect import bisect_right
-
 from engine.records import (
     Failure,
     LaneRecord,
@@ -16,75 +14,15 @@ from engine.records import (
     Phases,
     Prompt,
     RoundRecord,
-    RowRound,
     RunHeader,
     Summary,
     Violation,
 )
 from tui.showable import showable
+from tui.view.track import RowTrack
 
 BLANK = "␣"
 """A space, where a token is nothing else."""
-
-
-class RowTrack:
-    """One request through the whole run."""
-
-    def __init__(self, prompt: Prompt) -> None:
-        self.prompt = prompt
-        self.prompt_length = len(prompt.ids)
-        self.tokens: list[int] = list(prompt.ids)
-        self.rounds: list[int] = []
-        self.ends: list[int] = []
-        self.text = ""
-        self.text_ends: list[int] = []
-        self.sums: list[int] = []
-        """Accepted tokens up to and with each of `rounds`."""
-        self.finished_round: int | None = None
-        self.finish_reason: str = ""
-        self.error: str = prompt.error or ""
-
-    def add(self, number: int, record: RowRound) -> None:
-        if record.before != len(self.tokens):
-            del self.tokens[record.before :]
-        self.tokens.extend(record.committed)
-        self.rounds.append(number)
-        self.ends.append(len(self.tokens))
-        self.text += record.text
-        self.text_ends.append(len(self.text))
-        self.sums.append((self.sums[-1] if self.sums else 0) + record.accepted)
-        if record.error:
-            self.error = record.error
-        if record.finish_reason and self.finished_round is None:
-            self.finished_round = number
-            self.finish_reason = record.finish_reason
-
-    def count_at(self, number: int) -> int:
-        """In how many rounds up to `number` the row took part."""
-        return bisect_right(self.rounds, number)
-
-    def length_at(self, number: int) -> int:
-        """Committed tokens after round `number`, the prompt's among them."""
-        count = self.count_at(number)
-        return self.ends[count - 1] if count else self.prompt_length
-
-    def text_at(self, number: int) -> tuple[str, str]:
-        """The generated text before round `number`, and what that round added."""
-        count = self.count_at(number)
-        if not count:
-            return "", ""
-        end = self.text_ends[count - 1]
-        if self.rounds[count - 1] != number:
-            return self.text[:end], ""
-        begin = self.text_ends[count - 2] if count > 1 else 0
-        return self.text[:begin], self.text[begin:end]
-
-    def mean_accepted_at(self, number: int) -> float:
-        count = self.count_at(number)
-        return self.sums[count - 1] / count if count else 0.0
-
-    def finished_at(self, number: int) -> bool:
-        return self.finished_round is not None and self.finished_round <= number
 
 
 class Timeline:
@@ -150,15 +88,21 @@ class Timeline:
         number = len(self.rounds)
         tokens = accepted = proposed = finished = 0
         histogram = list(self._histogram[-1])
+        for row_index, length in record.back.items():
+            if row_index in self.tracks:
+                gone = self.tracks[row_index]
+                finished -= gone.finished_at(number)
+                gone.go_back(number, length)
         for row in record.rows:
             track = self.tracks.get(row.row)
             if track is None:
                 track = self.tracks[row.row] = RowTrack(Prompt(index=row.row, ids=()))
+            before = track.finished_at(number)
             track.add(number, row)
             tokens += len(row.committed)
             accepted += row.accepted
             proposed += len(row.proposals)
-            finished += track.finished_round == number
+            finished += track.finished_at(number) - before
             while len(histogram) <= row.accepted:
                 histogram.append(0)
             histogram[row.accepted] += 1
@@ -237,8 +181,10 @@ class Timeline:
             self._shown[token] = shown
         return shown
 
-    def token_at(self, row: int, index: int) -> int | None:
+    def token_at(self, row: int, index: int, number: int) -> int | None:
+        """A row's token as round `number` sees it."""
         track = self.tracks.get(row)
-        if track is None or not 0 <= index < len(track.tokens):
+        if track is None:
             return None
-        return track.tokens[index]
+        tokens = track.tokens_at(number)
+        return tokens[index] if 0 <= index < len(tokens) else None
