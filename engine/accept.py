@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from engine.draft import Proposals
-from engine.records import AcceptTest
+from engine.records import AcceptTest, BonusChoice
 from engine.sampling import Sampler, warp
 from engine.sequence import Sequence
 
@@ -23,6 +23,7 @@ class Verdict:
         bonus: the token that the target adds after it; None where it adds none.
         choices: the target's own choice after each fed token (greedy), K_i + 1 of them.
         finite: whether all of the row's logits were finite numbers.
+        tests, choice, forced: what an inspected run tells of them (`engine.inspect`).
     """
 
     proposals: tuple[int, ...]
@@ -31,6 +32,8 @@ class Verdict:
     choices: tuple[int, ...] = ()
     finite: bool = True
     tests: tuple[AcceptTest, ...] = field(default=())
+    choice: BonusChoice | None = None
+    forced: int = 0
 
     @property
     def block(self) -> list[int]:

@@ -14,6 +14,7 @@ from engine.adaptive import Choice, DraftTokens
 from engine.audit import Audit, audit, mark_ghosts
 from engine.draft import Drafter, Proposals
 from engine.errors import NonFiniteLogits
+from engine.inspect import Inspection
 from engine.invariants import Found, Invariants, checked
 from engine.layout.base import Layout
 from engine.meter import Meter
@@ -40,6 +41,7 @@ class Loop:
     draft_tokens: DraftTokens
     auditor: Audit | None = None
     lane: int = 0
+    inspection: Inspection | None = None
 
     def __post_init__(self) -> None:
         self.meter = Meter(self.layout.target.model.device)
@@ -80,6 +82,8 @@ class Loop:
         with meter.phase("accept"):
             verdicts = self.accept.judge(logits, proposals, rows, self.sampler)
 
+        if self.inspection is not None:
+            verdicts = self.inspection.look(logits, proposals, rows, verdicts)
         layout.target.stamp()
         found = self.invariants.before_settle(layout, rows, verdicts)
         fed = note_fed(layout, rows, verdicts, chosen.why)

@@ -83,4 +83,6 @@ def row_record(
         why=fed.why,
         waited=fed.waited,
         tests=verdict.tests,
+        choice=verdict.choice,
+        forced=verdict.forced,
     )

@@ -14,6 +14,7 @@ from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed, Selective
 from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
+from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
 from engine.memory import peak_memory_bytes, require_memory
@@ -196,6 +197,8 @@ def build_loop(
         columns=columns or max((row.limit for row in rows), default=1),
         strict=settings.strict,
     )
+    make = NotingSampler if settings.inspect else Sampler
+    sampler = make(settings.sampling, pair.target.vocabulary)
     models = [pair.target] if draft is None else [pair.target, draft]
     live = min(settings.batch_size, max(len(rows), 1))
     require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
@@ -207,10 +210,11 @@ def build_loop(
         ),
         drafter=drafter,
         accept=method.accept(),
-        sampler=Sampler(settings.sampling, pair.target.vocabulary),
+        sampler=sampler,
         draft_tokens=draft_tokens,
         auditor=Audit(pair.target) if settings.audit else None,
         lane=lane,
+        inspection=Inspection(sampler) if isinstance(sampler, NotingSampler) else None,
     )
 
 
@@ -257,7 +261,7 @@ class _Texts:
 
     def complete(self, record: RoundRecord) -> RoundRecord:
         rows = tuple(self._with_text(row) for row in record.rows)
-        named = (i for row in record.rows for i in (*row.proposals, *row.committed))
+        named = (i for row in record.rows for i in _named(row))
         return msgspec.structs.replace(record, rows=rows, pieces=self.new_pieces(named))
 
     def rewind(self, index: int, output: list[int]) -> None:
@@ -271,6 +275,15 @@ class _Texts:
         if row.finish_reason is not None:
             text += stream.flush()
         return msgspec.structs.replace(row, text=text)
+
+
+def _named(row: RowRound) -> Iterator[int]:
+    """The token ids that a row's record names."""
+    yield from row.proposals
+    yield from row.committed
+    for told in (*row.tests, row.choice):
+        if told is not None:
+            yield from (token for token, _ in told.top)
 
 
 def versions() -> dict[str, str]:

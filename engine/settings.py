@@ -60,6 +60,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     strict: bool = False
     audit: bool = False
     fault: str = ""
+    inspect: bool = False
+    """Whether the records tell how each token was judged: probabilities and best tokens."""
 
     def check(self) -> Settings:
         """Return self when every value can be used.

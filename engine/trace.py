@@ -18,7 +18,7 @@ import zstandard
 from engine.errors import UserError
 from engine.records import SCHEMA, Record, RunHeader
 
-KINDS = ("header", "round", "summary", "failure", "oracle", "tick")
+KINDS = ("header", "round", "change", "summary", "failure", "oracle", "tick")
 """The kinds of records that this version knows: the `type` of each line."""
 
 
