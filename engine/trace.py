@@ -10,7 +10,7 @@ import io
 from collections.abc import Iterator
 from pathlib import Path
 from types import TracebackType
-from typing import BinaryIO
+from typing import BinaryIO, get_args
 
 import msgspec
 import zstandard
@@ -115,9 +115,8 @@ def trace_header(path: Path) -> RunHeader:
     Raises:
         UserError: see `read_trace`.
     """
-    first = next(iter(read_trace(path)), None)
-    if not isinstance(first, RunHeader):
-        raise UserError(f"{path}: the trace has no whole line in it")
+    first = next(read_trace(path))
+    assert isinstance(first, RunHeader), "nothing else comes first"
     return first
 
 

@@ -35,6 +35,7 @@ class Commands(LazyGroup):
         "run": Lazy("tui.commands.run", "run", "The same run without a screen."),
         "verify": Lazy("tui.commands.verify", "verify", "Methods against the oracle, row by row."),
         "bench": Lazy("tui.commands.bench", "bench", "Throughput and costs of the methods."),
+        "replay": Lazy("tui.commands.replay", "replay", "The app on a recorded run, or on two."),
         "pairs": Lazy("tui.commands.pairs", "pairs", "List, fetch and export model pairs."),
         "doctor": Lazy("tui.commands.doctor", "doctor", "Versions, devices, memory, weights."),
         "distill": Lazy(

@@ -1,0 +1,265 @@
+"""Recorded runs: opened with every pane, laid side by side, and never trusted."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from engine.aligned import side_by_side
+from engine.errors import UserError
+from engine.records import OracleRecord, Record, RoundRecord, RunHeader, Summary, TickRecord
+from engine.trace import TraceWriter, read_trace
+from tests import synthetic
+from tests.tui_app import MadeUp, make_app, ready, screen_text, until
+from tui.replay import RecordedSource, ReplayApp, recorded_control
+from tui.screens.main import MainScreen
+from tui.screens.recorded import RecordedScreen
+from tui.view.cursor import Cursor
+
+
+def record(path: Path, method: str = "eqspec", **options: object) -> list[Record]:
+    made = list(synthetic.records(method, **options))  # type: ignore[arg-type]
+    with TraceWriter(path) as writer:
+        for one in made:
+            writer.write(one)
+    return made
+
+
+def app_of(*paths: Path) -> ReplayApp:
+    source = RecordedSource(paths)
+    return ReplayApp(recorded_control(source), source)
+
+
+def said(app: ReplayApp) -> str:
+    """What the app has told the user."""
+    return "\n".join(notice.message for notice in app._notifications)
+
+
+async def opened(app: ReplayApp, pilot: object) -> None:
+    await until(pilot, lambda: isinstance(app.screen, MainScreen | RecordedScreen))  # type: ignore[arg-type]
+    await until(pilot, lambda: app.control.state.ended)  # type: ignore[arg-type]
+
+
+async def test_it_opens_at_the_first_round_and_every_round_is_there(tmp_path: Path) -> None:
+    made = record(tmp_path / "t.jsonl.zst")
+    rounds = sum(isinstance(one, RoundRecord) for one in made)
+    app = app_of(tmp_path / "t.jsonl.zst")
+    async with app.run_test(size=(120, 35)) as pilot:
+        await opened(app, pilot)
+        assert app.playhead.cursor == Cursor(1)
+        assert app.control.timeline.last == rounds
+        await pilot.press("end")
+        assert app.playhead.cursor == Cursor(rounds)
+        await pilot.press("home", "space")
+        await until(pilot, lambda: app.playhead.cursor.round >= 3)
+
+
+async def test_a_moment_looks_as_it_did_live(tmp_path: Path) -> None:
+    record(tmp_path / "t.jsonl", max_new_tokens=400)
+    live, again = make_app(MadeUp()), app_of(tmp_path / "t.jsonl")
+    shown = []
+    for app in (live, again):
+        async with app.run_test(size=(120, 35)) as pilot:
+            await ready(pilot, 20)
+            await until(pilot, lambda app=app: app.control.state.ended)
+            await pilot.press("1", "2", "g")
+            await pilot.pause(0.1)
+            lines = screen_text(app).splitlines()
+            shown.append(lines[1:])  # the status line tells the speed
+    assert shown[0] == shown[1]
+
+
+async def test_a_recorded_run_cannot_be_started_again(tmp_path: Path) -> None:
+    record(tmp_path / "t.jsonl")
+    app = app_of(tmp_path / "t.jsonl")
+    async with app.run_test(size=(120, 35)) as pilot:
+        await opened(app, pilot)
+        await pilot.press("r")
+        await until(pilot, lambda: "cannot be started again" in said(app))
+
+
+async def test_a_cut_trace_is_opened_up_to_the_cut_with_a_notice(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    made = record(path)
+    content = path.read_bytes()
+    path.write_bytes(content[: len(content) // 2])
+    app = app_of(path)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await opened(app, pilot)
+        assert 0 < app.control.timeline.last < len(made) - 2
+        await until(pilot, lambda: "the trace ends in the middle of line" in said(app))
+
+
+async def test_two_traces_side_by_side_mark_the_first_difference(tmp_path: Path) -> None:
+    first = record(tmp_path / "a.jsonl")
+    with TraceWriter(tmp_path / "b.jsonl") as writer:
+        for one in first:
+            writer.write(wrong_from(one, 4))
+    app = app_of(tmp_path / "a.jsonl", tmp_path / "b.jsonl")
+    async with app.run_test(size=(160, 45)) as pilot:
+        await opened(app, pilot)
+        await pilot.press("3", "g")
+        await pilot.pause(0.1)
+        assert "≠" not in screen_text(app)
+        await pilot.press("n")
+        await until(pilot, lambda: "≠" in screen_text(app))
+        await pilot.press("r")
+        await until(pilot, lambda: "stays as it was" in said(app))
+
+
+def wrong_from(record: Record, number: int) -> Record:
+    """The same record, with another last token in each row of round `number`."""
+    if not isinstance(record, RoundRecord) or record.round != number:
+        return record
+    rows = tuple(
+        replace(row, committed=(*row.committed[:-1], 1), bonus=1) if row.committed else row
+        for row in record.rows
+    )
+    return replace(record, rows=rows)
+
+
+def test_traces_are_level_by_round(tmp_path: Path) -> None:
+    record(tmp_path / "a.jsonl", "eqspec")
+    record(tmp_path / "b.jsonl", "slotspec")
+    seen = {0: 0, 1: 0}
+    notices: list[str] = []
+    stream = list(side_by_side([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], notices))
+    headers = [one for one in stream if isinstance(one, RunHeader)]
+    assert [(one.lane, one.lanes, one.method) for one in headers] == [
+        (0, 2, "eqspec"),
+        (1, 2, "slotspec"),
+    ]
+    for one in stream:
+        if isinstance(one, RoundRecord):
+            seen[one.lane] += 1
+        elif isinstance(one, TickRecord) and one.tick:
+            assert max(seen.values()) == one.tick
+            assert one.rounds == seen
+    assert sum(isinstance(one, Summary) for one in stream) == 2
+    assert notices == []
+
+
+def test_the_first_trace_is_the_measure_of_the_rows_that_both_have(tmp_path: Path) -> None:
+    made = record(tmp_path / "a.jsonl", prompts=synthetic.PROMPTS[:3])
+    other = (synthetic.PROMPTS[0], "something else", synthetic.PROMPTS[2])
+    record(tmp_path / "b.jsonl", prompts=other)
+    stream = side_by_side([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], [])
+    told: dict[int, list[int]] = {}
+    for one in stream:
+        if isinstance(one, OracleRecord):
+            for row in one.rows:
+                assert row.first == len(told.setdefault(row.row, []))
+                told[row.row] += row.output_ids
+    summary = made[-1]
+    assert isinstance(summary, Summary)
+    assert told == {0: list(summary.rows[0].output_ids)}
+
+
+def test_a_recorded_comparison_comes_as_it_was(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    lanes = [list(synthetic.records(lane=lane, max_new_tokens=9)) for lane in range(2)]
+    written: list[Record] = [replace(lane[0], lanes=2) for lane in lanes]  # type: ignore[type-var]
+    written += [lane[1] for lane in lanes] + [TickRecord(tick=1, rounds={0: 1, 1: 1})]
+    with TraceWriter(path) as writer:
+        for one in written:
+            writer.write(one)
+    assert list(side_by_side([path], [])) == written
+
+
+@pytest.mark.parametrize(
+    ("content", "reason"),
+    [
+        (b'{"type":"header","schema":"batchspec/trace/2","method":"x"}\n', "newer version"),
+        (b"something else\n", "not a trace"),
+        (b"", "empty"),
+        (b'{"type":"header"', "empty"),
+    ],
+)
+def test_what_cannot_be_opened_is_refused_before_the_screen(
+    tmp_path: Path, content: bytes, reason: str
+) -> None:
+    (tmp_path / "t.jsonl").write_bytes(content)
+    with pytest.raises(UserError, match=reason):
+        RecordedSource([tmp_path / "t.jsonl"])
+
+
+def test_a_newer_format_is_one_line_and_status_2(tmp_path: Path, home: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_bytes(b'{"type":"header","schema":"batchspec/trace/7","method":"x"}\n')
+    done = subprocess.run(
+        [sys.executable, "-m", "tui", "replay", str(path)], capture_output=True, text=True
+    )
+    assert done.returncode == 2
+    assert done.stderr.count("\n") == 1
+    assert "batchspec/trace/7" in done.stderr
+
+
+NO_TORCH = """
+import asyncio, sys
+from pathlib import Path
+from tui.replay import RecordedSource, ReplayApp, recorded_control
+
+async def main(paths):
+    source = RecordedSource(paths)
+    app = ReplayApp(recorded_control(source), source)
+    async with app.run_test(size=(120, 35)) as pilot:
+        while not app.control.state.ended:
+            await pilot.pause(0.02)
+        await pilot.press("n", "v", "end", "question_mark")
+
+asyncio.run(main([Path(name) for name in sys.argv[1:]]))
+heavy = {"torch", "transformers", "tokenizers", "numpy", "safetensors"} & set(sys.modules)
+print("found", sorted(heavy))
+"""
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_it_needs_no_torch(tmp_path: Path, home: Path, count: int) -> None:
+    record(tmp_path / "t.jsonl")
+    paths = [str(tmp_path / "t.jsonl")] * count
+    done = subprocess.run(
+        [sys.executable, "-c", NO_TORCH, *paths], capture_output=True, text=True, timeout=100
+    )
+    assert done.stdout == "found []\n", done.stderr[-2000:]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.zst"])
+def test_a_killed_run_leaves_all_rounds_but_at_most_the_last(
+    tmp_path: Path, home: Path, name: str
+) -> None:
+    path, told = tmp_path / name, tmp_path / "told"
+    code = (
+        "import sys; from engine.trace import TraceWriter; from tui.cli import main\n"
+        "write = TraceWriter.write\n"
+        "def note(self, record):\n"
+        "    write(self, record)\n"
+        "    open(sys.argv[1], 'a').write(str(getattr(record, 'round', 0)) + '\\n')\n"
+        "TraceWriter.write = note\n"
+        "main(sys.argv[2:])"
+    )
+    options = "run --model-pair toy --quiet --max-new-tokens 400 --prompt a --prompt b --trace"
+    child = subprocess.Popen([sys.executable, "-c", code, str(told), *options.split(), str(path)])
+    try:
+        end = time.monotonic() + 90
+        while not told.exists() or told.read_text().count("\n") < 12:
+            assert time.monotonic() < end, "no rounds"
+            assert child.poll() is None, "ended before it was killed"
+            time.sleep(0.01)
+    finally:
+        os.kill(child.pid, signal.SIGKILL)
+        child.wait()
+    last = int(told.read_text().split()[-1])
+    found = list(read_trace(path))
+    assert isinstance(found[0], RunHeader)
+    assert [one.round for one in found[1:] if isinstance(one, RoundRecord)][:last] == list(
+        range(1, last + 1)
+    )
+    assert not isinstance(found[-1], Summary)

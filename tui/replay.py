@@ -1,0 +1,130 @@
+"""The app on recorded runs: one trace with every pane, or two side by side. No torch."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+from engine.aligned import side_by_side
+from engine.records import Record, RunHeader
+from engine.settings import Settings
+from engine.trace import trace_header
+from engine.worker import Progress
+from tui.app import BatchspecApp
+from tui.control import Control
+from tui.log import log_file
+from tui.preferences import Preferences, load_preferences, save_preferences
+from tui.screens.recorded import RecordedControl, RecordedScreen
+from tui.terminal import quiet_terminal
+from tui.view.cursor import Cursor
+
+SPEED = 5.0
+"""Rounds a second at which `space` plays, until it is changed."""
+
+
+class RecordedSource:
+    """Traces, read in the engine's thread.
+
+    Raises:
+        UserError: a file is no trace, or one of a newer format.
+    """
+
+    live = False
+
+    def __init__(self, paths: Sequence[Path]) -> None:
+        self.paths = tuple(paths)
+        self.name = " | ".join(path.name for path in self.paths)
+        self.headers = [trace_header(path) for path in self.paths]
+        self.notices: list[str] = []
+        """What could not be read; complete when the worker has ended."""
+
+    @property
+    def lanes(self) -> int:
+        """Runs side by side."""
+        return sum(header.lanes for header in self.headers)
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        progress("reading the trace", None)
+        yield from side_by_side(self.paths, self.notices)
+
+
+class ReplayApp(BatchspecApp):
+    """Opens where the recording begins; `space` plays it, `end` goes to its end."""
+
+    def __init__(
+        self, control: Control, source: RecordedSource, *, theme: str | None = None
+    ) -> None:
+        super().__init__(control, theme=theme)
+        self.source = source
+        self.playhead.following = False
+        self.playhead.cursor = Cursor(1)
+        self._told = 0
+
+    def _start(self) -> None:
+        super()._start()
+        self.set_interval(0.2, self._tell_notices)
+
+    def _tell_notices(self) -> None:
+        for notice in self.source.notices[self._told :]:
+            self._told += 1
+            self.notify(notice, severity="warning", timeout=10, markup=False)
+
+    def _watch_loading(self) -> None:
+        if not isinstance(self.control, RecordedControl):
+            super()._watch_loading()
+            return
+        self.control.take()
+        comparison = self.control.comparison
+        if self.screen is not self._loading:
+            return
+        if comparison.complete or comparison.failure is not None:
+            self._timer.stop()
+            self.switch_screen(RecordedScreen(self.control, self.playhead))
+
+
+def show(source: RecordedSource, *, theme: str | None = None) -> int:
+    """Show the traces until the user leaves. Returns the exit status."""
+    control = recorded_control(source)
+    with quiet_terminal(log_file()):
+        app = ReplayApp(control, source, theme=theme or load_preferences().theme or None)
+        began_with = app.theme
+        status = app.run()
+        if app.theme != began_with:
+            save_preferences(Preferences(theme=app.theme))
+        ended = control.stop(timeout=0.2)
+    code = status if status is not None else app.return_code or 0
+    if not ended:
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
+    return code
+
+
+def recorded_control(source: RecordedSource) -> Control:
+    """The hold on the recording: of one run, or of several."""
+    settings = [recorded_settings(header) for header in source.headers]
+    if source.lanes == 1:
+        return Control(source, settings[0], speed=SPEED, log=log_file())
+    lanes = [
+        one
+        for one, header in zip(settings, source.headers, strict=True)
+        for _ in range(header.lanes)
+    ]
+    return RecordedControl(source, lanes, speed=SPEED, log=log_file())
+
+
+def recorded_settings(header: RunHeader) -> Settings:
+    """What the run was recorded with, as far as it says so in a way that is known here."""
+    known = {}
+    for name in ("batch_size", "draft_tokens", "window", "max_new_tokens"):
+        value = header.settings.get(name)
+        if isinstance(value, int) or (name == "draft_tokens" and value == "auto"):
+            known[name] = value
+    fault = header.settings.get("fault")
+    return Settings(
+        method=header.method,
+        fault=fault if isinstance(fault, str) else "",
+        **known,  # type: ignore[arg-type]
+    )

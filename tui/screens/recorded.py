@@ -1,0 +1,69 @@
+"""Recorded runs side by side: the screen of a comparison, over traces."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from engine.records import Record
+from engine.settings import Settings
+from engine.worker import Progress
+from tui.comparison import CompareControl, LaneSource
+from tui.control import Control
+from tui.playhead import Playhead
+from tui.screens.compare import CompareScreen
+from tui.source import Source
+from tui.view.compare import Comparison
+
+OVER = "A recorded run stays as it was."
+
+
+class RecordedLanes(LaneSource):
+    """The lanes of a recording, which come as they were written."""
+
+    live = False
+
+    def __init__(self, source: Source, lanes: list[Settings]) -> None:
+        self.name = source.name
+        self.lanes = lanes
+        self.pace = "round"
+        self._recorded = source
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        yield from self._recorded.open(settings, progress)
+
+
+class RecordedControl(CompareControl):
+    """A recorded comparison, or several runs laid side by side: read to the end at once."""
+
+    def __init__(
+        self, source: Source, lanes: list[Settings], *, speed: float | None, log: Path | None
+    ) -> None:
+        self.lanes = RecordedLanes(source, lanes)
+        self.comparison = Comparison()
+        self.playhead = Playhead(speed=speed)
+        Control.__init__(self, self.lanes, lanes[0], speed=speed, log=log)
+        self.main = self
+
+
+class RecordedScreen(CompareScreen):
+    """A comparison that cannot be changed any more."""
+
+    def __init__(self, control: RecordedControl, playhead: Playhead) -> None:
+        super().__init__(control, playhead, resume=False)
+
+    def _stays(self) -> None:
+        self.take_count()
+        self.notify(OVER, timeout=3)
+
+    def action_restart(self) -> None:
+        self._stays()
+
+    def action_choose_method(self) -> None:
+        self._stays()
+
+    def action_next_pace(self) -> None:
+        self._stays()
+
+    def action_compare(self) -> None:
+        self._stays()
