@@ -18,7 +18,7 @@ import zstandard
 from engine.errors import UserError
 from engine.records import SCHEMA, Record, RunHeader
 
-KINDS = ("header", "round", "change", "summary", "failure", "oracle", "tick")
+KINDS: tuple[str, ...] = tuple(kind.__struct_config__.tag for kind in get_args(Record))
 """The kinds of records that this version knows: the `type` of each line."""
 
 
