@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.accept import Verdict
+from engine.kv import EMPTY
 from engine.layout.base import Layout, Side
 from engine.records import Violation
 from engine.sequence import Sequence
@@ -125,7 +126,9 @@ def mask_fault(
         if not np.array_equal(attended, expected):
             extra = int((attended & ~expected).sum())
             missing = int((expected & ~attended).sum())
-            return f"query {query} attends to {extra} foreign cells and misses {missing} of its own"
+            seen = f"sees {extra} cells that are not its own" if extra else ""
+            missed = f"misses {missing} of its own" if missing else ""
+            return f"query {query} {' and '.join(filter(None, (seen, missed)))}"
     return ""
 
 
@@ -181,7 +184,8 @@ def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
     wrong = np.flatnonzero(held != row.tokens[:count])
     if len(wrong):
         at = int(wrong[0])
-        message = f"{who} slot {at} holds token {held[at]}, not {row.tokens[at]}"
+        what = "is empty" if held[at] == EMPTY else f"holds token {held[at]}"
+        message = f"{who} slot {at} {what}, not {row.tokens[at]}"
         faults.append(("I3", row.index, message))
     positions = side.store.positions.reshape(-1)[cells]
     off = np.flatnonzero(positions != np.arange(count))

@@ -9,7 +9,7 @@ from pathlib import Path
 from engine.history import History
 from engine.records import OracleRecord, Record, TickRecord
 from engine.settings import Settings
-from engine.worker import EngineWorker, State
+from engine.worker import EngineWorker, OpenRecords, State
 from tui.source import Source
 from tui.view.timeline import Timeline
 
@@ -67,6 +67,14 @@ class Control:
         self.timelines = {0: Timeline()}
         self._taken = 0
         self.worker = self._worker(held, old)
+        self.worker.start()
+
+    def go_on(self, open_records: OpenRecords) -> None:
+        """More records of a run that had ended; those that are there stay."""
+        old = self.worker
+        self.worker = EngineWorker(
+            open_records, old.history, speed=self._speed, log=self.log, after=old
+        )
         self.worker.start()
 
     @property

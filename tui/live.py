@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -51,6 +51,27 @@ class LiveSource:
             for record in run.records():
                 trace.write(record)
                 yield record
+
+    def lengths(self) -> dict[int, int]:
+        """Committed tokens of every row, now."""
+        return {} if self._run is None else self._run.lengths()
+
+    def starts(self) -> dict[int, int]:
+        """Tokens of every prompt."""
+        return {prompt.index: len(prompt.ids) for prompt in self._prompts if not prompt.error}
+
+    def switch(self, settings: Settings, lengths: Mapping[int, int] | None) -> None:
+        """Let the run go on under other settings. Call in the engine's thread."""
+        if self._run is not None:
+            self._run.restart(settings, lengths)
+
+    def go_on(
+        self, settings: Settings, lengths: Mapping[int, int] | None, progress: Progress
+    ) -> Iterator[Record]:
+        """The rounds that there are now, of a run that had ended."""
+        if self._run is not None:
+            self._run.restart(settings, lengths)
+            yield from self._run.remaining()
 
     def compare(
         self, lanes: Sequence[Settings], pace: Pace, log: Log, progress: Progress

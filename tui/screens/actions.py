@@ -13,8 +13,10 @@ from engine.errors import UserError
 from engine.records import Failure
 from engine.settings import LIMITS
 from tui.control import Control
+from tui.faultlab import FaultLab
 from tui.playhead import Playhead
 from tui.screens.error import ErrorScreen
+from tui.screens.faulting import open_fault_lab
 from tui.screens.methods import MethodScreen
 from tui.view.frame import CellMode, Frame
 from tui.view.texts import visible_rows
@@ -33,6 +35,7 @@ class RunScreen(Screen[None]):
         self.count = ""
         """Digits typed before a key."""
         self.pane = 0
+        self.lab: FaultLab | None = None
 
     def show_frame(self) -> None:
         """Show what is now to be shown."""
@@ -194,6 +197,11 @@ class RunScreen(Screen[None]):
 
         self.take_count()
         open_comparison(self)
+
+    def action_faults(self) -> None:
+        """The fault lab."""
+        self.take_count()
+        open_fault_lab(self)
 
     def begin_again(self, **changes: Any) -> None:
         """Start the run again, under other settings if given."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.faults import FAULTS
 from tui.showable import showable
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop, spread, width_of
@@ -19,6 +20,7 @@ def identity(frame: Frame, width: int) -> Line:
     line: Line = [
         (" " + showable(timeline.pair.name or timeline.pair.target), "text"),
         ("  " + timeline.method.upper(), "method"),
+        *fault_pieces(frame),
         (f"  {device} {DTYPES.get(dtype, dtype)}", "dim"),
     ]
     sizes: list[tuple[str, object]] = [("K", timeline.setting("draft_tokens"))]
@@ -30,6 +32,15 @@ def identity(frame: Frame, width: int) -> Line:
         if value is not None:
             line += [(f"{letter} ", "dim"), (f"{value}  ", "text")]
     return line
+
+
+def fault_pieces(frame: Frame) -> Line:
+    """The fault of the lab that is on, so that nobody takes the run for a right one."""
+    record = frame.record
+    name = record.fault if record is not None else frame.timeline.setting("fault")
+    if not isinstance(name, str) or name not in FAULTS:
+        return []
+    return [("  ", "text"), (f" fault: {FAULTS[name].title} ", "alarm")]
 
 
 def progress(frame: Frame, state: str, speed: float | None, following: bool, width: int) -> Line:
@@ -99,7 +110,8 @@ def status_lines(
         ]
     room = width - width_of(left) - width_of(typed) - 2
     if room < 34:
-        right = progress(frame, state, speed, following, width - width_of(typed))
-        return [spread([], [*typed, *right], width, (" ", "text"))]
+        left = fault_pieces(frame)
+        right = progress(frame, state, speed, following, width - width_of([*typed, *left]))
+        return [spread(left, [*typed, *right], width, (" ", "text"))]
     right = progress(frame, state, speed, following, room)
     return [spread(left, [*typed, *right], width, (" ", "text"))]

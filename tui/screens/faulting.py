@@ -1,0 +1,42 @@
+"""From the run to the fault lab and back, with the fault that was chosen."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from engine.faults import FAULTS
+from tui.faultlab import METHOD, FaultLab, RestartingSource
+from tui.screens.faults import FaultScreen
+
+if TYPE_CHECKING:
+    from tui.screens.actions import RunScreen
+
+
+def open_fault_lab(screen: RunScreen) -> None:
+    """Show the lab over a screen, and switch what is chosen there."""
+    control = screen.control
+    source = control.source
+    if not isinstance(source, RestartingSource):
+        screen.notify("A recorded run cannot be given a fault.", timeout=3)
+        return
+    if control.settings.strict:
+        screen.notify("The fault lab needs a rectangle that moves: run without --strict.")
+        return
+    lab = screen.lab = screen.lab or FaultLab(control, source)
+
+    def chosen(name: str | None) -> None:
+        if name is None:
+            return
+        fault = FAULTS[name]
+        if lab.can_switch():
+            off = lab.fault == name
+            lab.switch(name)
+            words = "is off: back to before it went on" if off else "is on from the next round"
+            screen.playhead.follow(screen.last)
+        else:
+            screen.begin_again(method=METHOD, fault=name)
+            words = f"is on; {METHOD} begins again"
+        screen.notify(f"{fault.title} {words}", title="fault lab", timeout=4, markup=False)
+        screen.show_frame()
+
+    screen.app.push_screen(FaultScreen(lab.fault, lab.can_switch()), chosen)
