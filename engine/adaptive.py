@@ -52,6 +52,24 @@ class Fixed:
         pass
 
 
+class Selective:
+    """As many as are worth it, row by row: for drafts that know what each proposal is worth
+    (lookup and phrases). The draft itself leaves out what does not pay."""
+
+    def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
+        self.largest = largest
+        self.costs = costs
+
+    def choose(self, rows: int) -> Choice:
+        least = self.costs.least_chance(0.0)
+        if not least:
+            return Choice(self.largest, "measuring what a token costs")
+        return Choice(self.largest, f"proposals accepted with a chance of {least:.0%} or more pay")
+
+    def observe(self, record: RoundRecord) -> None:
+        self.costs.observe(record)
+
+
 class Adaptive:
     """K that maximises the expected tokens per second, 0 included.
 

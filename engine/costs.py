@@ -23,6 +23,7 @@ class Costs:
         self._draft_step: deque[float] = deque(maxlen=KEEP)
         self._overhead: deque[float] = deque(maxlen=KEEP)
         self._realign: deque[float] = deque(maxlen=KEEP)
+        self._pace: deque[float] = deque(maxlen=4 * KEEP)
 
     def observe(self, record: RoundRecord) -> None:
         """Learn from a finished round. The first ones of a run also pay for warming up."""
@@ -35,6 +36,9 @@ class Costs:
         if steps:
             self._draft_step.append(seconds.draft / steps)
         self._overhead.append(seconds.accept + seconds.schedule)
+        spent = seconds.total - seconds.prefill
+        if spent > 0:
+            self._pace.append(sum(len(row.committed) for row in record.rows) / spent)
         if record.kind != "grouped":
             self._realign.append(seconds.realign)
 
@@ -43,9 +47,21 @@ class Costs:
         """Whether the slope of the verification's cost can be told."""
         return len(self._verify) >= 2 and bool(self._draft_step)
 
+    def least_chance(self, otherwise: float) -> float:
+        """Chance of acceptance at which one more proposal pays: the seconds that it costs
+        times the tokens that a second makes now. `otherwise` until that is known."""
+        if len(self._verify) < 3 or not self._pace:
+            return otherwise
+        return min(0.9, max(0.02, self._line()[1] * median(self._pace)))
+
     def verify(self, fed: float) -> float:
-        """Seconds to verify so many tokens: a line through the medians, weighted by how
-        often each was measured, and never falling."""
+        """Seconds to verify so many tokens."""
+        (mean_x, mean_y), slope = self._line()
+        return mean_y + slope * (fed - mean_x)
+
+    def _line(self) -> tuple[tuple[float, float], float]:
+        """A line through the medians, weighted by how often each was measured, and never
+        falling: a point on it, and its slope in seconds a token."""
         points = [(x, median(times), len(times)) for x, times in self._verify.items()]
         weight = sum(n for *_, n in points)
         mean_x = sum(x * n for x, _, n in points) / weight
@@ -54,8 +70,7 @@ class Costs:
         slope = 0.0
         if spread:
             slope = sum(n * (x - mean_x) * (y - mean_y) for x, y, n in points) / spread
-        slope = min(max(slope, 0.0), mean_y / mean_x)
-        return mean_y + slope * (fed - mean_x)
+        return (mean_x, mean_y), min(max(slope, 0.0), mean_y / mean_x)
 
     def round(self, rows: int, draft_tokens: float, *, steps: int, padded: bool = False) -> float:
         """Seconds of a round.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib.metadata
 import platform
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
 
@@ -92,6 +92,31 @@ class Run:
             self.history.append(complete)
             yield complete
         yield self.summary()
+
+    @property
+    def loop(self) -> Loop:
+        """The rounds as they are made now; a restart puts another in its place."""
+        return self._loop
+
+    def new_pieces(self, ids: Iterable[int]) -> dict[int, str]:
+        """Text of those tokens that no record has named yet."""
+        return self._texts.new_pieces(ids)
+
+    def join(self, prompt: Prompt) -> None:
+        """Add a prompt to the end of the queue. Call between two rounds."""
+        settings = self.settings
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
+        row = new_row(method, self.pair, settings, prompt)
+        fits = row.limit <= max((other.limit for other in self.rows), default=0)
+        self.prompts += (prompt,)
+        self.rows.append(row)
+        self._texts.join(prompt)
+        if not row.running:
+            return
+        if fits and not settings.strict:
+            self._loop.schedule.queue.append(row)
+        else:
+            self.restart()
 
     def lengths(self) -> dict[int, int]:
         """Committed tokens of every row: a moment to which `restart` can go back."""
@@ -254,7 +279,10 @@ class _Texts:
         self._streams: dict[int, TextStream] = {p.index: tokenizer.stream() for p in prompts}
         self._known: set[int] = set()
 
-    def new_pieces(self, ids: Iterator[int]) -> dict[int, str]:
+    def join(self, prompt: Prompt) -> None:
+        self._streams[prompt.index] = self._tokenizer.stream()
+
+    def new_pieces(self, ids: Iterable[int]) -> dict[int, str]:
         new = {i for i in ids if i not in self._known}
         self._known |= new
         return {i: self._tokenizer.piece(i) for i in sorted(new)}

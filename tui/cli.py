@@ -41,6 +41,7 @@ class Commands(LazyGroup):
         "distill": Lazy(
             "tui.commands.distill", "distill", "Make a draft for a target that has none."
         ),
+        "phrases": Lazy("tui.commands.phrases", "phrases", "Make a draft that costs nothing."),
     }
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,15 +21,21 @@ from engine.pairs import hub, smollm2
 from engine.pairs.registry import (
     BUILT_IN_DRAFT,
     LOOKUP,
+    PHRASES,
     TOY_DRAFT,
     PairRequest,
     PairSpec,
     resolve,
 )
+from engine.phrases import PhraseTable
 from engine.records import PairInfo
 from engine.tokenizer import Tokenizer, first_difference
 
 Progress = Callable[[str, float | None], None]
+
+SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
+PHRASE_FILE = ".phrases.safetensors"
+"""How the name of a table of phrases ends."""
 
 _FIRST_LAYERS = 6
 """Layers of the stand-in draft: the target's first ones, with the target's own head."""
@@ -36,12 +43,14 @@ _FIRST_LAYERS = 6
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models that share a tokenizer. `draft` None: proposals from the row's own text."""
+    """Two models that share a tokenizer. `draft` None: proposals from the row's own text,
+    and from `phrases` where there are some."""
 
     info: PairInfo
     target: LanguageModel
     draft: LanguageModel | None
     tokenizer: Tokenizer
+    phrases: PhraseTable | None = None
 
 
 def load_pair(
@@ -74,7 +83,9 @@ def load_pair(
     transformers_logging.disable_progress_bar()
     sources = {"toy": _toy, "smollm2": _smollm2, "models": _models}
     parts = sources[spec.kind](spec, where, kind, progress)
-    if parts.draft is None and spec.draft != LOOKUP:
+    if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
+        parts = replace(parts, phrases=_phrases(spec, parts.target))
+    elif parts.draft is None and spec.draft != LOOKUP:
         progress(f"loading {spec.draft}", None)
         parts = replace(parts, draft=_other_draft(parts, where))
     return _pair(parts)
@@ -88,6 +99,21 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: Any | None
     draft: Any | None = None
     hot_ids: torch.Tensor | None = None
+    phrases: PhraseTable | None = None
+
+
+def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
+    """The built-in target's phrases, or those in a file of the user's own."""
+    vocabulary = target.config.get_text_config().vocab_size
+    if spec.draft != PHRASES:
+        return PhraseTable.load(Path(spec.draft), vocabulary)
+    if spec.kind != "smollm2":
+        raise UserError(
+            f"there are no phrases of {spec.target}; make some with `batchspec-tui phrases`, "
+            "or use --draft lookup"
+        )
+    with resources.as_file(resources.files("engine").joinpath(SMOLLM2_PHRASES)) as place:
+        return PhraseTable.load(place, vocabulary)
 
 
 def _toy(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
@@ -181,7 +207,7 @@ def _pair(parts: _Parts) -> Pair:
         eos_ids=eos_ids,
         pad_id=tokenizer.pad_id,
     )
-    return Pair(info=info, target=target, draft=draft, tokenizer=tokenizer)
+    return Pair(info=info, target=target, draft=draft, tokenizer=tokenizer, phrases=parts.phrases)
 
 
 def _wrap(hf: Any | None, name: str, eos_ids: tuple[int, ...], model: Any) -> Tokenizer:

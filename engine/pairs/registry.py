@@ -23,6 +23,11 @@ from engine.paths import config_dir
 LOOKUP = "lookup"
 """The draft that is no model: proposals are looked up in the row's own text."""
 
+PHRASES = "phrases"
+"""No model either: the row's own text, then a table of what the target habitually writes."""
+
+MODEL_FREE = (LOOKUP, PHRASES)
+
 DEFAULT_PAIR = "smollm2"
 TOY_DRAFT = "toy draft"
 BUILT_IN_DRAFT = "built-in draft"

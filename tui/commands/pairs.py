@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from engine.pairs import smollm2
-from engine.pairs.registry import LOOKUP, PairRequest, PairSpec, all_pairs, resolve
+from engine.pairs.registry import MODEL_FREE, PairRequest, PairSpec, all_pairs, resolve
 from tui.progress import ProgressLine
 from tui.results import STDOUT, check_writable, write_json
 
@@ -69,7 +69,7 @@ def fetch(name: str, quiet: bool) -> None:
             places = [
                 str(hub.fetch(model, revision, line.stage))
                 for model, revision in wanted
-                if model != LOOKUP
+                if model not in MODEL_FREE
             ]
     for place in places:
         click.echo(place)
@@ -107,6 +107,6 @@ def _state(spec: PairSpec) -> str:
         return "installed" if smollm2.installed_gguf() else "fetched at first use"
     from engine.pairs import hub
 
-    models = [model for model in (spec.target, spec.draft) if model != LOOKUP]
+    models = [model for model in (spec.target, spec.draft) if model not in MODEL_FREE]
     here = [model for model in models if hub.is_here(model)]
     return "ready" if len(here) == len(models) else "on the hub"

@@ -1,0 +1,61 @@
+"""`batchspec-tui phrases`: a draft that costs nothing, from text that the target wrote."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+import numpy as np
+
+from engine.errors import UserError
+from engine.phrases import PhraseTable
+
+ENDING = ".phrases.safetensors"
+
+
+@click.command("phrases")
+@click.option(
+    "--data",
+    "files",
+    multiple=True,
+    required=True,
+    type=click.Path(path_type=Path),
+    help="What the target wrote: token data (safetensors: tokens, offsets). Repeatable.",
+)
+@click.option(
+    "--out", required=True, type=click.Path(path_type=Path), help=f"The table: NAME{ENDING}."
+)
+def phrases(files: tuple[Path, ...], out: Path) -> int:
+    """Count a target's habitual phrases, for --draft NAME.phrases.safetensors.
+
+    A few hundred thousand tokens of the target's own answers make a useful table.
+    """
+    if not out.name.endswith(ENDING):
+        raise UserError(f"--out must end in {ENDING}, not '{out.name}'")
+    sequences = [row for file in files for row in token_rows(file)]
+    table = PhraseTable.count(sequences)
+    if not len(table):
+        raise UserError("no phrase was written twice: give more of what the target wrote")
+    tokens = sum(len(row) for row in sequences)
+    table.save(out, {"tokens": str(tokens)})
+    click.echo(f"{len(table)} phrases from {tokens} tokens in {out}")
+    return 0
+
+
+def token_rows(file: Path) -> list[list[int]]:
+    """The rows of a token file, as `distill --data` takes them.
+
+    Raises:
+        UserError: the file cannot be read as such.
+    """
+    if not file.is_file():
+        raise UserError(f"--data: there is no file {file}")
+    from safetensors import SafetensorError
+    from safetensors.numpy import load_file
+
+    try:
+        held = load_file(file)
+        tokens, offsets = held["tokens"], held["offsets"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"--data: {file} holds no token data ({error})") from error
+    return [part.tolist() for part in np.split(tokens, offsets[1:-1])]
