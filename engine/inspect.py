@@ -97,7 +97,7 @@ class Inspection:
         at_end = p.gather(1, ends[..., None].expand(-1, -1, vocabulary))[:, 0]
         residual = self._residual(at_end, proposals, ends[:, 0])
         draft = self.sampler.draft_probs()
-        wanted, self.sampler.wanted = self.sampler.wanted, {}
+        wanted = self.sampler.wanted
         figures = _on_host(
             {
                 "p": p[:, : tokens.shape[1]].gather(-1, tokens[..., None])[..., 0],
@@ -110,7 +110,7 @@ class Inspection:
         )
         told = []
         for row, verdict, values in zip(rows, verdicts, figures, strict=True):
-            forced = min(len(wanted.get(row.index, ())), len(verdict.proposals))
+            forced = min(len(wanted.pop(row.index, ())), len(verdict.proposals))
             if verdict.finite:
                 verdict = self._tell(row, replace(verdict, forced=forced), **values)
             told.append(verdict)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
 import torch
 
@@ -16,7 +18,7 @@ PAIR = tiny_pair()
 SAMPLED = Sampling(temperature=0.8, top_k=6, seed=3)
 
 
-def rows_of(method: str, **other: object) -> list[RowRound]:
+def rows_of(method: str, **other: Any) -> list[RowRound]:
     return [
         row for record in run(PAIR, method, inspect=True, **other).rounds for row in record.rows
     ]
