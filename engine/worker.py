@@ -58,6 +58,7 @@ class EngineWorker:
         gated: False for recorded sources, which are read to the end at once.
         log: file that a traceback is appended to.
         after: another worker whose thread must have ended before this one begins.
+        watch: is shown each record; where it returns True, the rounds are held.
     """
 
     def __init__(
@@ -70,8 +71,10 @@ class EngineWorker:
         gated: bool = True,
         log: Path | None = None,
         after: EngineWorker | None = None,
+        watch: Callable[[Record], bool] | None = None,
     ) -> None:
         self.history = history
+        self.watch = watch
         self.stage: tuple[str, float | None] = ("starting", None)
         self.exit_code = 0
         """What the process should end with: 1 or 2 after a failure."""
@@ -186,6 +189,8 @@ class EngineWorker:
         began = time.monotonic()
         for record in records:
             self.history.append(record)
+            if self.watch is not None and self.watch(record):
+                self.pause()
             self._loading = False
             if isinstance(record, RunHeader):
                 self._lanes, self._open_lanes = record.lanes, self._open_lanes | {record.lane}

@@ -9,6 +9,7 @@ from pathlib import Path
 from engine.history import History
 from engine.records import OracleRecord, Record, TickRecord
 from engine.settings import Settings
+from engine.watch import Watch
 from engine.worker import EngineWorker, OpenRecords, State
 from tui.source import Source
 from tui.view.timeline import Timeline
@@ -34,6 +35,8 @@ class Control:
         self.log = log
         self.timelines: dict[int, Timeline] = {0: Timeline()}
         self.failed = False
+        self.watch = Watch()
+        """The breakpoints, and where they applied."""
         self.beside: Control | None = None
         """Another one of the same source, that is stopped together with this one."""
         self._taken = 0
@@ -50,6 +53,7 @@ class Control:
             gated=self.source.live,
             log=self.log,
             after=after,
+            watch=self.watch,
         )
 
     def start(self) -> None:
@@ -73,7 +77,12 @@ class Control:
         """More records of a run that had ended; those that are there stay."""
         old = self.worker
         self.worker = EngineWorker(
-            open_records, old.history, speed=self._speed, log=self.log, after=old
+            open_records,
+            old.history,
+            speed=self._speed,
+            log=self.log,
+            after=old,
+            watch=self.watch,
         )
         self.worker.start()
 
