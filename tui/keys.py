@@ -141,18 +141,21 @@ def groups() -> dict[str, list[Key]]:
     return out
 
 
-LABELS = {"compare": {"compare": "back", "next_round": "step", "cycle_pane(1)": "lane"}}
-"""Labels in the footer that differ from one screen to the other."""
+COMPARE = (
+    "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "choose_method", "next_pace",
+    "compare", "cell_mode", "next_phase", "slower", "faster", "restart", "next_theme", "help",
+    "quit",
+)  # fmt: skip
+"""The keys at the foot of a comparison."""
+
+LABELS = {"compare": "back", "next_round": "step", "cycle_pane(1)": "lane"}
+"""Their labels, where they differ."""
 
 
 def footer(where: str) -> list[Key]:
-    """The keys at the foot of a screen."""
+    """The keys at the foot of a screen, in order; the first ones stay where it is narrow."""
     if where == "main":
         return [key for key in KEYS if key.footer and key.where in ("main", "app")]
-    names = LABELS[where]
-    hidden = ("faults", "draft_tokens(-1)", "draft_tokens(1)")
-    return [
-        key._replace(label=names.get(key.action, key.label))
-        for key in KEYS
-        if (key.footer or key.action in names) and key.action not in hidden
-    ]
+    by_action = {key.action: key for key in KEYS}
+    keys = [by_action[action] for action in COMPARE]
+    return [key._replace(label=LABELS.get(key.action, key.label)) for key in keys]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tui.showable import fit
 from tui.view.cells import Kind, Segment
 from tui.view.compare import LaneFrame
 from tui.view.cursor import LAST, Cursor
@@ -13,22 +14,37 @@ from tui.view.rowtext import row_text
 from tui.view.tensor import LEFT_ALIGNED, TensorRow, TensorView, row_at, tensor_view
 from tui.view.track import RowTrack
 
+NARROW = 70
+SHORT = 16
+"""A gutter narrower than this has no room for words."""
+
 TALL = 3
 """Lines of a row at most: its cells, the positions, its text."""
 
 
-def lane_rows(look: LaneFrame) -> TensorView:
-    """The lane's batch; of a pool also the rows at rest that the other lanes have in theirs."""
+def lane_rows(look: LaneFrame, most: int = 64, width: int = 80) -> TensorView:
+    """The lane's batch; of a pool also the rows at rest that the other lanes have in theirs.
+
+    Args:
+        most: rows for which there is room; those at rest take what the batch leaves.
+        width: of the lane; a narrow one shows no columns that are free after the round.
+    """
     view = tensor_view(look.frame)
     record = look.frame.record
     rows = view.rows
     if record is not None and record.kind in ("grouped", "fallback"):
         here = {row.row for row in rows}
-        resting = [_resting(look, row) for row in look.shared if row not in here]
-        rows = sorted([*rows, *(row for row in resting if row is not None)], key=lambda r: r.row)
-        own = view.own_tails or bool(resting)
-        view = replace(view, own_tails=own)
-    return replace(view, rows=[_marked(look, row) for row in rows])
+        wanted = [row for row in look.shared if row not in here]
+        wanted.sort(key=lambda row: row != look.frame.selected)
+        found = [_resting(look, row) for row in wanted[: max(0, most - len(rows))]]
+        resting = [row for row in found if row is not None]
+        rows = sorted([*rows, *resting], key=lambda row: row.row)
+        view = replace(view, own_tails=view.own_tails or bool(resting))
+    rows = [_marked(look, row) for row in rows]
+    if width < NARROW and record is not None and look.frame.settled:
+        rows = [replace(row, end=row.edge or row.end) for row in rows]
+        return replace(view, rows=rows, end=max((row.end for row in rows), default=1), block=2)
+    return replace(view, rows=rows)
 
 
 def _resting(look: LaneFrame, row: int) -> TensorRow | None:
@@ -118,21 +134,21 @@ def gutter(width: int) -> tuple[tuple[str, int], ...]:
         return (("row", 6), ("pad", 5), ("c", 5), ("δ", 5), ("kv", 5))
     if width >= 70:
         return (("row", 5), ("pad", 5), ("c", 4), ("δ", 4))
-    return (("row", 5), ("pad", 4), ("δ", 4)) if width >= 44 else (("row", 5), ("δ", 4))
+    return (("row", 5), ("δ", 5))
 
 
 def lane_shape(view: TensorView, width: int, zoom: int | None, hidden: int = 0) -> Geometry:
     """How the width of a lane is shared out: the newest columns in full, the past in signs."""
     figures = gutter(width)
     room = max(1, width - sum(size for _, size in figures))
-    wanted = zoom or (8 if width >= 100 else 7 if width >= 70 else 6 if width >= 50 else 5)
+    wanted = zoom or (8 if width >= 100 else 7 if width >= 50 else 6)
     if zoom is None:
-        wanted = max(4, min(wanted, (room - room // 5 - 1) // (view.block + 2)))
+        wanted = max(4, min(wanted, (room - room // 6 - 1) // (view.block + 2)))
     end = max(1, view.end - hidden)
     columns = max(1, room // wanted)
     if end <= columns:
         return Geometry(figures, 0, 0, end, wanted, width)
-    past = min(max(6, room // 5), 30, room // 2)
+    past = min(max(6, room // 6), 30, room // 2)
     columns = max(1, (room - past - 1) // wanted)
     return Geometry(figures, past, max(0, end - columns), min(columns, end), wanted, width)
 
@@ -147,6 +163,8 @@ def row_lines(
 ) -> list[Line]:
     """All lines of one row: its cells, then its text (and between them the positions)."""
     lines = paint_row(look.frame, view, row, shape, max(1, each - 1))
+    if len(lines) > 1 and shape.gutter_width < SHORT and row.accepted is not None:
+        lines[1][0] = (fit(f"   {row.accepted}/{row.proposed}", shape.gutter_width), "dim")
     if row.note in ("at rest", "waits"):
         lines = [_quiet(line) for line in lines]
     if each >= 2:

@@ -14,7 +14,8 @@ from tui.view.track import RowTrack
 CONTEXT = 16
 """Cells of agreement that stay in view in front of the first wrong token."""
 
-GAP = " … "
+RIGHT, ASTRAY = ("text", "accepted"), ("astray", "astray")
+"""Styles of earlier tokens and of this round's, before the difference and after it."""
 
 
 def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
@@ -33,7 +34,7 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
         line.append((showable(track.error), "broken"))
         return crop(line, width)
     if parting is None:
-        line += _tail(timeline, track, 0, count, fresh, room, ("text", "accepted"))
+        line += _tail(timeline, track, 0, count, fresh, room, RIGHT)
     else:
         line += _parted(look, timeline, track, count, fresh, room, parting)
     if end:
@@ -76,22 +77,23 @@ def _parted(
     at = found.position
     sign: Line = []
     if found.expected is not None:
-        sign.append((f"‹{_due(look, timeline, found.expected)}›", "due"))
+        due = _due(look, timeline, found.expected)
+        if due.startswith(" "):
+            sign.append((" ", "text"))
+        sign.append((f"‹{due.strip(' ') or BLANK}›", "due"))
     if found.got is not None:
         piece = timeline.piece(found.got).removeprefix(" ")
         sign.append((f"≠{piece}", "diverged"))
         at += 1
     room -= width_of(sign)
-    after = _tail(timeline, track, at, count, fresh, max(0, room), ("astray", "astray"))
+    after = _tail(timeline, track, at, count, fresh, max(0, room), ASTRAY)
     rest = room - width_of(after)
     whole = _size(timeline, track, at, count) <= room - CONTEXT
     if not whole and room > CONTEXT + 8:
-        after = _tail(
-            timeline, track, at, count, fresh, room - CONTEXT - len(GAP), ("astray", "astray")
-        )
-        after = [(GAP, "dim"), *after]
+        cut = room - CONTEXT - 1
+        after = [(" ", "dim"), *_tail(timeline, track, at, count, fresh, cut, ASTRAY)]
         rest = CONTEXT
-    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), ("text", "accepted"))
+    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), RIGHT)
     return [*before, *sign, *after]
 
 
@@ -99,7 +101,7 @@ def _due(look: LaneFrame, timeline: Timeline, token: int) -> str:
     """The text of a token that the oracle chose; the lane may never have met it."""
     text = look.match.oracle.pieces.get(token)
     shown = timeline.piece(token) if text is None else showable(text)
-    return shown.removeprefix(" ") or BLANK
+    return shown
 
 
 def _size(timeline: Timeline, track: RowTrack, begin: int, end: int) -> int:

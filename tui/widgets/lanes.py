@@ -41,9 +41,10 @@ class LanePane(Pane):
         self.hidden = 0
         self.each = 1
 
-    def give(self, look: LaneFrame) -> None:
+    def give(self, look: LaneFrame, most: int) -> None:
+        """Take a new frame; `most`: rows for which there is room."""
         self.look = look
-        self.view = lane_rows(look)
+        self.view = lane_rows(look, most, self.size.width or 80)
         self.show(look.frame)
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
@@ -154,7 +155,7 @@ class LaneView(Vertical):
     def give(self, look: LaneFrame) -> None:
         """Take a new frame of this lane."""
         self.look = look
-        self.rows.give(look)
+        self.rows.give(look, max(1, (self.size.height - 1 - VERDICT) // 2))
         self._share(len(self.rows.view.rows))
         self.ruler.show(look.frame)
         self.verdict.give(look)
