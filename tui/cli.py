@@ -11,7 +11,9 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
+from engine.breakpoints import parse_breakpoint
 from engine.errors import BatchspecError, UserError
 from tui.lazy import Lazy, LazyGroup
 from tui.options import chosen, shared_options
@@ -52,10 +54,18 @@ class Commands(LazyGroup):
 )
 @click.version_option(_version(), prog_name=PROGRAM)
 @click.option("--paused", is_flag=True, help="Load, and wait for a key before the first round.")
+@click.option("--tour", is_flag=True, help="The guided tour, on prompts and settings of its own.")
+@click.option(
+    "--break",
+    "breaks",
+    metavar="CONDITION",
+    multiple=True,
+    help="Pause where it applies: diverge, invariant, finish, accept=0, … Repeatable.",
+)
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
 @shared_options
 @click.pass_context
-def cli(ctx: click.Context, /, paused: bool, theme: str | None, **shared: Any) -> int:
+def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **shared: Any) -> int:
     """A terminal microscope for batch speculative decoding.
 
     Without a command: the app, live on a model pair.
@@ -74,10 +84,12 @@ def cli(ctx: click.Context, /, paused: bool, theme: str | None, **shared: Any) -
     return run_app(
         AppRequest(
             pair=options.pair,
-            settings=options.settings,
+            settings=msgspec.structs.replace(options.settings, inspect=True),
             prompts=options.prompts,
             chat=options.chat,
             paused=paused,
+            breaks=tuple(parse_breakpoint(text) for text in breaks),
+            tour=tour,
             theme=theme,
             trace=options.trace,
             json=options.json,

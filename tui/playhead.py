@@ -162,6 +162,10 @@ class Playhead:
     def jump(self, number: int, last: int) -> None:
         self._park(Cursor(max(0, min(number, last)), LAST), last)
 
+    def show(self, cursor: Cursor, last: int) -> None:
+        """Stand at a phase of a round."""
+        self._park(cursor, last)
+
     def follow(self, last: int) -> None:
         """To the live end, and stay there."""
         self._park(Cursor(last, LAST), last)

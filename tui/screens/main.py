@@ -100,10 +100,11 @@ class MainScreen(RunScreen):
     def fit_tensor(self) -> None:
         """As tall as the batch needs, and never so tall that the lower panes are lost."""
         timeline = self.control.timeline
-        size = timeline.setting("batch_size", 4)
+        size = timeline.setting_at(timeline.last + 1, "batch_size", 4)
         rows = min(size if isinstance(size, int) else 4, max(1, len(timeline.tracks)))
         height = self.size.height
         low = 5 if height < 20 else 8 if height < 30 else 12
+        low += self.reserved()
         room = max(3, height - low - (3 if self.size.width < 100 else 2))
         each = next((each for each in (3, 2) if rows * each + 2 <= room), 1)
         wanted = min(room, rows * each + 2)
@@ -112,6 +113,10 @@ class MainScreen(RunScreen):
             section.styles.height = wanted
         self._seen = ()
         self.call_after_refresh(self.show_frame)
+
+    def reserved(self) -> int:
+        """Lines that something else takes from the tensor's room."""
+        return 0
 
     def tick(self) -> None:
         """Take in what is new and move on."""
@@ -125,6 +130,7 @@ class MainScreen(RunScreen):
         moved = self.playhead.tick(time.monotonic(), last, running)
         if fresh or moved or self._seen[:1] != (control.state,):
             self.show_frame()
+        self.tell_news()
         failure = control.timeline.failure
         if failure is not None and not control.failed:
             control.failed = True

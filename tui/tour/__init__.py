@@ -1,0 +1,1 @@
+"""The guided tour: stops that tell the story of ragged tensors on records of real runs."""

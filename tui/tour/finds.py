@@ -1,0 +1,220 @@
+"""Where in a run a stop's claim is best seen: functions of the records, and of nothing else.
+
+Each looks at the first rounds of a run and returns the spot, or None where the run does
+not show it. More rounds than were needed never move a spot that was found.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+from engine.records import RoundRecord, RowRound
+from tui.tour.scene import Answers, Spot, first_astray, spot
+from tui.view.cursor import Phase
+from tui.view.timeline import Timeline
+
+Find = Callable[[Timeline, Answers], Spot | None]
+
+EARLY = range(2, 13)
+"""Rounds that are looked through for the clearest example."""
+
+
+def _rounds(timeline: Timeline, numbers: range) -> Iterator[tuple[int, RoundRecord]]:
+    for number in numbers:
+        record = timeline.round_at(number)
+        if record is not None and record.rows:
+            yield number, record
+
+
+def _going_on(record: RoundRecord) -> bool:
+    """Whether no row ends in this round: its end would be the more striking thing."""
+    return not any(row.finish_reason for row in record.rows)
+
+
+def at_round(number: int) -> Find:
+    """So far into the run, or at its end where that comes first."""
+
+    def find(timeline: Timeline, answers: Answers) -> Spot | None:
+        place = min(number, timeline.last)
+        record = timeline.round_at(place)
+        return spot(place, record.rows[0].row) if record is not None and record.rows else None
+
+    return find
+
+
+def is_judged(row: RowRound) -> bool:
+    """Whether some of the row's proposals were accepted, some not, and the bonus came on top."""
+    return (
+        0 < row.accepted < len(row.proposals)
+        and row.bonus is not None
+        and len(row.committed) == row.accepted + 1
+    )
+
+
+def judged(phase: Phase) -> Find:
+    """The row with the longest accepted prefix that still has a rejected token."""
+
+    def find(timeline: Timeline, answers: Answers) -> Spot | None:
+        best: tuple[int, int, int] | None = None
+        for number, record in _rounds(timeline, EARLY):
+            for row in record.rows:
+                if (
+                    is_judged(row)
+                    and _going_on(record)
+                    and (best is None or row.accepted > best[0])
+                ):
+                    best = (row.accepted, number, row.row)
+        return spot(best[1], best[2], phase) if best else None
+
+    return find
+
+
+def most_ragged(timeline: Timeline, answers: Answers) -> Spot | None:
+    """The round in which the rows' gains differ most, before anything is repaired."""
+    found = _most_ragged(timeline)
+    return spot(*found, Phase.ACCEPT) if found else None
+
+
+def realigned(timeline: Timeline, answers: Answers) -> Spot | None:
+    """The same round with its rows moved: the row that moved furthest."""
+    found = _most_ragged(timeline)
+    record = timeline.round_at(found[0]) if found else None
+    if record is None:
+        return None
+    row = max(record.rows, key=lambda row: abs(row.delta))
+    return spot(found[0], row.row) if found and row.delta else None
+
+
+def _most_ragged(timeline: Timeline) -> tuple[int, int] | None:
+    best: tuple[int, int, int] | None = None
+    for number, record in _rounds(timeline, EARLY):
+        if not _going_on(record) or len(record.rows) < 2:
+            continue
+        gains = [len(row.committed) for row in record.rows]
+        wide = max(gains) - min(gains)
+        if wide and (best is None or wide > best[0]):
+            best = (wide, number, record.rows[gains.index(max(gains))].row)
+    return (best[1], best[2]) if best else None
+
+
+def holes(row: RowRound) -> int:
+    """Dead cells between the row's committed tokens."""
+    count = inside = 0
+    for span in row.kept:
+        if span.kind == "content":
+            count += inside
+            inside = 0
+        elif count or any(other.kind == "content" for other in row.kept):
+            inside += span.length if span.kind == "stale" else 0
+    return count
+
+
+def first_hole(timeline: Timeline, answers: Answers) -> Spot | None:
+    """The first round that leaves a dead cell in the middle of a row."""
+    for number, record in _rounds(timeline, range(1, timeline.last + 1)):
+        row = max(record.rows, key=holes)
+        if holes(row):
+            return spot(number, row.row)
+    return None
+
+
+def first_breach(*invariants: str, of_row: bool = True) -> Find:
+    """The first round in which one of these invariants is broken."""
+
+    def find(timeline: Timeline, answers: Answers) -> Spot | None:
+        for number, record in _rounds(timeline, range(1, timeline.last + 1)):
+            rows = [row.row for row in record.rows]
+            for violation in record.violations:
+                if violation.invariant not in invariants:
+                    continue
+                if violation.row in rows:
+                    return spot(number, violation.row)
+                if violation.row is None and not of_row:
+                    return spot(number, rows[0])
+        return None
+
+    return find
+
+
+def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
+    """The first token that is not what a correct method says."""
+    astray = [
+        found
+        for row in timeline.tracks
+        if (found := first_astray(timeline, answers, row)) is not None
+    ]
+    if not astray:
+        return None
+    first = min(astray, key=lambda found: (found.round, found.row))
+    return spot(first.round, first.row)
+
+
+def wasted(record: RoundRecord) -> int:
+    """Padding that every row has: the rectangle would be a rectangle without it."""
+    return min((row.padding for row in record.rows), default=0)
+
+
+def piled_up(timeline: Timeline, answers: Answers) -> Spot | None:
+    """Padding that no row needs, once there is enough of it to be seen."""
+    worst: tuple[int, int] | None = None
+    for number, record in _rounds(timeline, EARLY):
+        if _going_on(record) and wasted(record) and (not worst or wasted(record) >= worst[0]):
+            worst = (wasted(record), number)
+    if worst is None:
+        return None
+    rows = timeline.rounds[worst[1] - 1].rows
+    return spot(worst[1], max(rows, key=lambda row: row.padding).row)
+
+
+def wrong_bonus(timeline: Timeline, answers: Answers) -> Spot | None:
+    """A rejected proposal that is committed in the bonus's place."""
+    for number, record in _rounds(timeline, EARLY):
+        broken = {entry.row for entry in record.violations if entry.invariant == "I5"}
+        for row in record.rows:
+            rejected = row.proposals[row.accepted : row.accepted + 1]
+            if row.row in broken and row.bonus is not None and rejected == (row.bonus,):
+                return spot(number, row.row)
+    return None
+
+
+def grouped(timeline: Timeline, answers: Answers) -> Spot | None:
+    """Rows of one length that run together as they are."""
+    for number, record in _rounds(timeline, range(2, timeline.last + 1)):
+        lengths = {row.before for row in record.rows}
+        if record.kind == "grouped" and len(record.rows) > 1 and len(lengths) == 1:
+            return spot(number, record.rows[0].row)
+    return None
+
+
+def fallback(timeline: Timeline, answers: Answers) -> Spot | None:
+    """Rows of different lengths that are padded, for want of a group."""
+    for number, record in _rounds(timeline, range(2, timeline.last + 1)):
+        shortest = min(record.rows, key=lambda row: row.before)
+        if record.kind == "fallback" and len({row.before for row in record.rows}) > 1:
+            return spot(number, shortest.row)
+    return None
+
+
+def stale_tail(timeline: Timeline, answers: Answers) -> Spot | None:
+    """Slots of different lengths, one of them with rejected K/V behind its end."""
+    best: tuple[int, int, int] | None = None
+    for number, record in _rounds(timeline, EARLY):
+        if not _going_on(record):
+            continue
+        row = max(record.rows, key=stale)
+        if stale(row) and (best is None or stale(row) > best[0]):
+            best = (stale(row), number, row.row)
+    return spot(best[1], best[2]) if best else None
+
+
+def stale(row: RowRound) -> int:
+    return sum(span.length for span in row.kept if span.kind == "stale")
+
+
+def joined(timeline: Timeline, answers: Answers) -> Spot | None:
+    """A row that takes the place of one that has ended."""
+    for number, record in _rounds(timeline, range(2, timeline.last + 1)):
+        admitted = [row.row for row in record.rows if row.row in record.admitted]
+        if admitted:
+            return spot(number, admitted[0])
+    return None

@@ -1,0 +1,91 @@
+"""The tour's panel: a strip between the tensor and the lower panes, never over either."""
+
+from __future__ import annotations
+
+from tui.tour.guide import Guide, State
+from tui.view.frame import Frame
+from tui.view.lines import Line, crop, spread, width_of, wrap
+from tui.widgets.pane import Pane
+
+WIDEST = 116
+"""Columns of text at most: longer lines are hard to read."""
+
+LINES = 5
+"""Of text under the heading."""
+
+
+class TourPanel(Pane):
+    """The stop's title, what is to be known, what the records say, and where to look."""
+
+    DEFAULT_CSS = """
+    TourPanel { height: 6; overflow-y: hidden; }
+    TourPanel.-left { height: 1; }
+    """
+
+    def __init__(self, guide: Guide, *, id: str | None = None) -> None:
+        super().__init__(id=id)
+        self.guide = guide
+        self.at_stop = True
+        self.rounds = 0
+        """Made so far, while the stop is sought."""
+        self.note = ""
+        """Where the records come from."""
+
+    def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
+        lines = [tour_heading(self.guide, self.at_stop, self.note, width)]
+        if self.guide.state is not State.LEFT:
+            lines += tour_lines(self.guide, self.rounds, width)
+        return lines[:height]
+
+
+def tour_heading(guide: Guide, at_stop: bool, note: str, width: int) -> Line:
+    """Where the tour is, and the keys that go on with it."""
+    left: Line = [("─ ", "rule"), ("tour", "title"), (" ", "rule")]
+    left += _dots(guide) if width >= 76 else []
+    left.append((f" {guide.now.title}", "strong"))
+    count = len(guide.now.moments)
+    if count > 1:
+        left.append((f"  {guide.moment + 1} of {count}", "dim"))
+    left.append((" ", "rule"))
+    if guide.state is State.LEFT:
+        keys = [("T", "back to it"), ("S", "stops")]
+    elif at_stop:
+        keys = [("PgDn", "next"), ("PgUp", "back"), ("S", "stops"), ("T", "leave")]
+    else:
+        keys = [("T", "back to the stop"), ("PgDn", "next")]
+    right: Line = []
+    if note and width_of(left) + len(note) + 44 <= width:
+        right = [(f" {note} ", "dim"), ("─", "rule")]
+    while keys and width_of(left) + width_of(right) + _width(keys) > width:
+        keys.pop()
+    right.append((" ", "rule"))
+    for key, word in keys:
+        right += [(key, "key"), (f" {word}  ", "dim")]
+    right.append(("─", "rule"))
+    return spread(left, right, width, ("─", "rule"))
+
+
+def _width(keys: list[tuple[str, str]]) -> int:
+    return 3 + sum(len(key) + len(word) + 3 for key, word in keys)
+
+
+def _dots(guide: Guide) -> Line:
+    """A sign a stop: seen, here, still to come."""
+    here = guide.stop
+    rest = len(guide.stops) - here - 1
+    return [("•" * here, "dim"), ("●", "method"), ("·" * rest, "dim")]
+
+
+def tour_lines(guide: Guide, rounds: int, width: int) -> list[Line]:
+    """The words, and where to look, in at most `LINES` lines."""
+    room = min(width - 4, WIDEST)
+    moment = guide.moment_now
+    pieces: Line = [(moment.lead + " ", "text")]
+    if guide.state is State.SEEKING:
+        made = f"round {rounds} of {guide.now.rounds}" if rounds else "the engine begins"
+        pieces.append((f"{guide.now.method.upper()} runs: {made} …", "dim"))
+    else:
+        pieces += guide.words()
+    body = [[("  ", "text"), *line] for line in wrap(pieces, room)][: LINES - 1]
+    look: Line = [("  ▸ ", "method"), (moment.look, "quiet")]
+    return [*body, crop(look, width)]

@@ -1,0 +1,288 @@
+"""The stops of the tour: which run, how far, where to look, and what is said there."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import msgspec
+
+from engine.prompts import PromptEntry
+from engine.settings import Sampling, Settings
+from tui.tour import finds, words
+from tui.tour.finds import Find
+from tui.tour.scene import Scene
+from tui.view.cursor import Phase
+from tui.view.frame import CellMode
+from tui.view.lines import Line
+
+PROMPTS = tuple(
+    PromptEntry(text=text)
+    for text in (
+        "The capital of France is",
+        "To bake a loaf of bread, you first mix the flour with",
+        "Once upon a time, in a small house by the sea, there lived",
+        "Water boils at",
+        "The days of the week are Monday, Tuesday,",
+        "My favourite season is autumn, because",
+        "A good friend is somebody who",
+        "The largest planet of our solar system is",
+        "Five animals that live in the forest: the fox,",
+        "The sun rises in the",
+        "She opened the old book and",
+        "The most important thing about a good map is",
+    )
+)
+"""Of different lengths, so that the first batch is padded from the start."""
+
+BATCH, DRAFT_TOKENS, WINDOW, BUDGET = 4, 5, 12, 40
+
+
+@dataclass(frozen=True)
+class Moment:
+    """One thing to be seen at a stop."""
+
+    lead: str
+    """What is to be known, without figures."""
+    find: Find
+    words: Callable[[Scene], Line]
+    look: str
+    """Where to look."""
+    otherwise: str = ""
+    """What is said in place of the words where the run does not show it."""
+    mode: CellMode = CellMode.TOKEN
+    pane: str = "texts"
+    """The lower pane that a small screen shows."""
+
+
+@dataclass(frozen=True)
+class Stop:
+    """A part of the story, told on one run."""
+
+    name: str
+    title: str
+    method: str
+    moments: tuple[Moment, ...]
+    rounds: int = 13
+    """Rounds that are made before anything is looked for."""
+    most: int = 40
+    """Rounds that are made at most, where it has not been found by then."""
+
+    def settings(self, base: Settings) -> Settings:
+        """The run's settings: the tour's own, on the user's device."""
+        return msgspec.structs.replace(
+            base,
+            method=self.method,
+            batch_size=BATCH,
+            draft_tokens=DRAFT_TOKENS,
+            window=WINDOW,
+            max_new_tokens=BUDGET,
+            sampling=Sampling(),
+            strict=False,
+            audit=False,
+            fault="",
+        )
+
+
+STOPS = (
+    Stop(
+        "plain",
+        "one token a step",
+        "autoregressive",
+        (
+            Moment(
+                "Some prompts are decoded together, as one tensor: a row each, a token a column. "
+                "A step reads all the weights of the model to give each row one token; "
+                "that reading is what takes the time.",
+                finds.at_round(6),
+                words.one_token,
+                "★ is the new token of a row. · is padding: the prompts differ in length.",
+            ),
+        ),
+        rounds=6,
+    ),
+    Stop(
+        "speculation",
+        "draft and verify",
+        "eqspec",
+        (
+            Moment(
+                "A small draft model guesses what comes next. It is cheap, and often right.",
+                finds.judged(Phase.DRAFT),
+                words.proposed,
+                "? at the right edge of each row: guesses that nobody has judged yet.",
+            ),
+            Moment(
+                "The target reads all the guesses at once, at the price of a step or little more, "
+                "and says at each place what it would have said. From the first wrong guess on, "
+                "none counts.",
+                finds.judged(Phase.VERIFY),
+                words.verified,
+                "✓ accepted, ✗ rejected.",
+            ),
+            Moment(
+                "The accepted guesses are kept, and the target's own choice comes on top: the "
+                "bonus. The text is the same as without a draft, token by token.",
+                finds.judged(Phase.ACCEPT),
+                words.landed,
+                "★ the bonus, in the place of the first wrong guess.",
+            ),
+        ),
+    ),
+    Stop(
+        "raggedness",
+        "the ragged tensor",
+        "eqspec",
+        (
+            Moment(
+                "But each row accepts a different number. Their ends no longer agree, and a "
+                "tensor has one edge only: this is the ragged tensor problem. Positions, mask "
+                "and cache of every row have to be put in order before the next round.",
+                finds.most_ragged,
+                words.ragged,
+                "where ✓ and ★ end in each row; “accepted per row” counts how often.",
+                pane="method",
+            ),
+        ),
+    ),
+    Stop(
+        "bsp",
+        "broken: holes (BSP)",
+        "bsp",
+        (
+            Moment(
+                "BSP leaves the rejected tokens where they are, behind a mask.",
+                finds.first_hole,
+                words.hole,
+                "~ in the middle of the row.",
+                otherwise="No guess has been rejected in this run.",
+            ),
+            Moment(
+                "The mask hides the holes, but the positions are left to the framework, which "
+                "counts them: the words after a hole seem further away than they are.",
+                finds.first_breach("I2"),
+                words.positions,
+                "the position IDs that were fed: they jump. v shows the tokens again.",
+                otherwise="No position has been skipped in this run.",
+                mode=CellMode.POSITION,
+                pane="invariants",
+            ),
+            Moment(
+                "Nothing crashes, nothing is slow. Only the text is wrong, and goes on being so.",
+                finds.first_rubbish,
+                words.rubbish,
+                "the texts. b shows the same beside the correct methods.",
+                otherwise="In this run every token is still right, by luck.",
+            ),
+        ),
+    ),
+    Stop(
+        "dsd",
+        "broken: padding (DSD)",
+        "dsd",
+        (
+            Moment(
+                "DSD pads the shorter rows on the left in each round, and never takes padding "
+                "away again; nor does it tell the target which cells are padding.",
+                finds.piled_up,
+                words.piling,
+                "· on the left of all rows. I1, I2 and I4 are broken.",
+                otherwise="In this run no padding has piled up.",
+                pane="invariants",
+            ),
+            Moment(
+                "As the bonus it takes the draft's first wrong guess. Padding is read as if it "
+                "were text, too.",
+                finds.wrong_bonus,
+                words.false_bonus,
+                "★, and the text that comes of it.",
+                otherwise="In this run the draft's guess and the target's choice agree.",
+            ),
+        ),
+    ),
+    Stop(
+        "eqspec",
+        "right: realign by δ (EQSPEC)",
+        "eqspec",
+        (
+            Moment(
+                "EQSPEC pads the batch again after each round: a row moves by δ = L′ − L − a, "
+                "where a is what it gained; tokens, mask, positions and K/V move together.",
+                finds.realigned,
+                words.shifts,
+                "the rows slide; the column δ; all invariants hold.",
+                otherwise="In this run no row had to move.",
+                pane="invariants",
+            ),
+        ),
+    ),
+    Stop(
+        "cost",
+        "what it costs",
+        "eqspec",
+        (
+            Moment(
+                "Being right has its price: K/V of every layer are copied. It grows with the "
+                "rows, the layers and the length of the texts.",
+                finds.at_round(16),
+                words.price,
+                "“cost per round”: realign, on top of verify and draft.",
+                pane="cost",
+            ),
+        ),
+        rounds=16,
+    ),
+    Stop(
+        "exspec",
+        "fewer moves: groups (EXSPEC)",
+        "exspec",
+        (
+            Moment(
+                "EXSPEC keeps a pool of rows unpadded, and lets rows of the same length run "
+                "together: they are a rectangle by themselves.",
+                finds.grouped,
+                words.group,
+                "“pool by length”: the marked rows are this round's batch.",
+                otherwise="In this run no two rows of one length have met.",
+                pane="method",
+            ),
+            Moment(
+                "Where there is no group, it falls back: the nearest rows are padded, as EQSPEC "
+                "would. The more rows to choose from, the rarer that is.",
+                finds.fallback,
+                words.fell_back,
+                "□ a fallback, ■ a group, round by round.",
+                otherwise="In this run every round has found a group.",
+                pane="method",
+            ),
+        ),
+        rounds=24,
+    ),
+    Stop(
+        "slots",
+        "no moves: slots (SLOTSPEC)",
+        "slotspec",
+        (
+            Moment(
+                "Or nothing moves at all. Each row has a slot and begins at column 0; one that "
+                "gains more writes further right. Rejected K/V stay behind a mask until the "
+                "next round overwrites them.",
+                finds.stale_tail,
+                words.slots,
+                "~ behind the ends of the rows; there is no δ.",
+                otherwise="In this run nothing has been rejected.",
+                pane="method",
+            ),
+            Moment(
+                "And since nobody shares an edge, a row can leave when it has ended, and the "
+                "next one take its slot: no waiting for the slowest.",
+                finds.joined,
+                words.joins,
+                "the new row in its slot. That was the tour: S has all stops.",
+                otherwise="In this run no row has ended yet.",
+                pane="method",
+            ),
+        ),
+        rounds=20,
+    ),
+)

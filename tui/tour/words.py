@@ -1,0 +1,267 @@
+"""What the stops say. Every figure is read from the records of the scene.
+
+A sentence is a template; what is filled in stands out. Templates hold no figures.
+"""
+
+from __future__ import annotations
+
+from string import Formatter
+
+from tui.showable import showable
+from tui.tour.finds import holes, stale, wasted
+from tui.tour.scene import Scene, first_astray
+from tui.view.lines import Line
+
+LONGEST = 28
+"""Characters of a quotation at most."""
+
+
+def told(template: str, **figures: object) -> Line:
+    """The template as a line; a figure is a value, or a value and its style."""
+    line: Line = []
+    for text, name, _, _ in Formatter().parse(template):
+        if text:
+            line.append((text, "text"))
+        if name is not None:
+            value = figures[name]
+            shown, style = value if isinstance(value, tuple) else (value, "strong")
+            line.append((str(shown), style))
+    return line
+
+
+def rows_named(rows: list[int]) -> str:
+    """2, or 2 and 3, or 2, 3 and 5."""
+    names = [str(row) for row in rows]
+    return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
+
+
+def counted(count: int, noun: str) -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+
+
+def quoted(scene: Scene, *tokens: int) -> str:
+    """The tokens' text, cut where it is long."""
+    text = scene.pieces(tokens)
+    return text if len(text) <= LONGEST else text[: LONGEST - 2] + "…”"
+
+
+def amount(count: float) -> str:
+    """Bytes as people read them."""
+    for unit in ("B", "kB", "MB", "GB"):
+        if count < 1000:
+            return f"{count:.0f} {unit}" if unit == "B" or count >= 10 else f"{count:.1f} {unit}"
+        count /= 1000
+    return f"{count:.1f} TB"
+
+
+def one_token(scene: Scene) -> Line:
+    record = scene.record
+    gained = sum(len(row.committed) for row in record.rows)
+    return told(
+        "In step {step} the whole model was read once, and {rows} gained {gained}.",
+        step=scene.number,
+        rows=counted(len(record.rows), "row"),
+        gained=(counted(gained, "token"), "bonus"),
+    )
+
+
+def proposed(scene: Scene) -> Line:
+    row = scene.row
+    return told(
+        "For row {row} it says {guess}: {count}.",
+        row=row.row,
+        guess=(quoted(scene, *row.proposals), "proposed"),
+        count=counted(len(row.proposals), "token"),
+    )
+
+
+def verified(scene: Scene) -> Line:
+    row = scene.row
+    return told(
+        "In row {row} it agrees with {accepted} of {count}, and would not have said {wrong}.",
+        row=row.row,
+        accepted=(row.accepted, "accepted"),
+        count=len(row.proposals),
+        wrong=(quoted(scene, row.proposals[row.accepted]), "rejected"),
+    )
+
+
+def landed(scene: Scene) -> Line:
+    row = scene.row
+    assert row.bonus is not None
+    return told(
+        "Row {row} keeps {accepted} and adds {bonus}: {gained} for one reading of the target.",
+        row=row.row,
+        accepted=(row.accepted, "accepted"),
+        bonus=(quoted(scene, row.bonus), "bonus"),
+        gained=counted(len(row.committed), "token"),
+    )
+
+
+def ragged(scene: Scene) -> Line:
+    rows = scene.record.rows
+    gains = [len(row.committed) for row in rows]
+    most, least = rows[gains.index(max(gains))], rows[gains.index(min(gains))]
+    return told(
+        "Row {most} gained {x}, row {least} only {y}.",
+        most=most.row,
+        x=(counted(max(gains), "token"), "accepted"),
+        least=least.row,
+        y=(min(gains), "rejected"),
+    )
+
+
+def hole(scene: Scene) -> Line:
+    row = scene.row
+    return told(
+        "In row {row} there are now {dead} between its {content} committed tokens.",
+        row=row.row,
+        dead=(counted(holes(row), "dead cell"), "rejected"),
+        content=row.content,
+    )
+
+
+def breach(scene: Scene, *invariants: str) -> Line:
+    """The first violation of the row, in the engine's own words."""
+    row = scene.spot.row
+    found = [
+        violation
+        for violation in scene.record.violations
+        if violation.row == row and violation.invariant in invariants
+    ] or [entry for entry in scene.record.violations if entry.invariant in invariants]
+    if not found:
+        return []
+    first = found[0]
+    who = "" if first.row is None else f"row {first.row}: "
+    return told(
+        "{name} is broken. {words}.",
+        name=(first.invariant, "broken"),
+        words=(f"{who}{showable(first.message)}", "broken"),
+    )
+
+
+def positions(scene: Scene) -> Line:
+    return breach(scene, "I2")
+
+
+def rubbish(scene: Scene) -> Line:
+    astray = first_astray(scene.timeline, scene.answers, scene.spot.row)
+    if astray is None:
+        return []
+    return told(
+        "Row {row} went astray in round {round}: it says {got}, {due} was right. "
+        "{wrong} of {rows} are wrong by now, at {pace} tokens a second.",
+        row=astray.row,
+        round=astray.round,
+        got=(quoted(scene, astray.got), "diverged"),
+        due=(quoted(scene, astray.due), "accepted"),
+        wrong=(_astray(scene), "diverged"),
+        rows=counted(len(scene.record.rows), "row"),
+        pace=f"{scene.timeline.speed_at(scene.number):.0f}",
+    )
+
+
+def _astray(scene: Scene) -> int:
+    found = [first_astray(scene.timeline, scene.answers, row.row) for row in scene.record.rows]
+    return sum(astray is not None and astray.round <= scene.number for astray in found)
+
+
+def piling(scene: Scene) -> Line:
+    rows = scene.record.rows
+    pads = sum(row.padding for row in rows)
+    cells = pads + sum(row.content for row in rows)
+    return told(
+        "After round {round} every row has at least {least}; {share} % of the tensor is padding.",
+        round=scene.number,
+        least=(counted(wasted(scene.record), "cell") + " of it", "rejected"),
+        share=(f"{100 * pads / cells:.0f}", "rejected"),
+    )
+
+
+def false_bonus(scene: Scene) -> Line:
+    row = scene.row
+    assert row.bonus is not None
+    return told(
+        "Row {row} commits {bonus}, the very guess that was rejected. {breach}.",
+        row=row.row,
+        bonus=(quoted(scene, row.bonus), "diverged"),
+        breach=("I5 is broken", "broken"),
+    )
+
+
+def shifts(scene: Scene) -> Line:
+    record, row = scene.record, scene.row
+    before, gained = record.length_before, len(row.committed)
+    return told(
+        "L goes from {before} to {after}. Row {row} gained {gained}, so "
+        "δ = {after} − {before} − {gained} = {delta}: it moves {columns}.",
+        before=before,
+        after=record.length,
+        row=row.row,
+        gained=gained,
+        delta=(f"{row.delta:+d}", "realign"),
+        columns=(counted(abs(row.delta), "column"), "realign"),
+    )
+
+
+def price(scene: Scene) -> Line:
+    timeline, number = scene.timeline, scene.number
+    return told(
+        "In {rounds} {bytes} of K/V were moved, and realignment took {share} % of the time.",
+        rounds=counted(number, "round"),
+        bytes=(amount(timeline.bytes_at(number)), "realign"),
+        share=(f"{100 * timeline.realign_share_at(number):.1f}", "realign"),
+    )
+
+
+def group(scene: Scene) -> Line:
+    rows = scene.record.rows
+    return told(
+        "Rows {rows} all had {length}: no padding, and {bytes} moved by δ.",
+        rows=(rows_named([row.row for row in rows]), "accepted"),
+        length=(counted(rows[0].before, "token"), "accepted"),
+        bytes=amount(scene.record.realign_bytes),
+    )
+
+
+def fell_back(scene: Scene) -> Line:
+    rows = scene.record.rows
+    lengths = [row.before for row in rows]
+    return told(
+        "In round {round} the rows had {low} to {high} tokens: {bytes} were moved to pad them. "
+        "Of {count} so far, {grouped} had a group.",
+        round=scene.number,
+        low=min(lengths),
+        high=max(lengths),
+        bytes=(amount(scene.record.realign_bytes), "realign"),
+        count=counted(scene.number, "round"),
+        grouped=(_grouped(scene), "accepted"),
+    )
+
+
+def _grouped(scene: Scene) -> int:
+    return sum(record.kind == "grouped" for record in scene.timeline.rounds[: scene.number])
+
+
+def slots(scene: Scene) -> Line:
+    row = scene.row
+    return told(
+        "Row {row} has {stale} behind its end. In {rounds}, {bytes} were moved by δ.",
+        row=row.row,
+        stale=(counted(stale(row), "stale cell"), "stale"),
+        rounds=counted(scene.number, "round"),
+        bytes=(amount(scene.timeline.bytes_at(scene.number)), "accepted"),
+    )
+
+
+def joins(scene: Scene) -> Line:
+    record, row = scene.record, scene.row
+    others = [entry.row for entry in record.rows if entry.row not in record.admitted]
+    if not others:
+        return told("Row {row} has just joined.", row=(row.row, "accepted"))
+    return told(
+        "Row {row} has just joined in slot {place}; {others} did not notice.",
+        row=(row.row, "accepted"),
+        place=row.place,
+        others=("row " if len(others) == 1 else "rows ") + rows_named(others),
+    )
