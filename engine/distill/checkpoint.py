@@ -20,6 +20,7 @@ def replace_with(path: Path, write: Callable[[Path], Any]) -> None:
     write(temporary)
     with open(temporary, "rb") as handle:
         os.fsync(handle.fileno())
+    temporary.chmod(0o644)  # some writers make files that their owner alone may read
     os.replace(temporary, path)
 
 

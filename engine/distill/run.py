@@ -119,9 +119,6 @@ def distill_model(
     data = gather(target, tokenizer, settings, work, tell, stop)
     hot_ids = hot_tokens(target, [d for d, _ in data], settings, work, eos)
     draft = build_draft(target, layers, hot_ids)
-    if not (work / NAME).exists():
-        tell(Stage("bridge"))
-        bridge(target, draft, layers, data[-1][0], limit=settings.max_length)
 
     sources, held_out = [], []
     for number, (tokens, weight) in enumerate(data):
@@ -137,6 +134,9 @@ def distill_model(
         yard = label(target, answers, settings, work, "label yardstick", tell, stop)
     if stop is not None and stop():
         raise Stopped("stopped before the training; --resume goes on from here")
+    if not (work / NAME).exists():
+        tell(Stage("bridge"))
+        bridge(target, draft, layers, data[-1][0], limit=settings.max_length)
     head = target.get_output_embeddings().weight
 
     def figures() -> dict[str, Any]:
