@@ -11,9 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import click
-import msgspec
 
-from engine.breakpoints import parse_breakpoint
 from engine.errors import BatchspecError, UserError
 from tui.lazy import Lazy, LazyGroup
 from tui.options import chosen, shared_options
@@ -55,13 +53,6 @@ class Commands(LazyGroup):
 @click.version_option(_version(), prog_name=PROGRAM)
 @click.option("--paused", is_flag=True, help="Load, and wait for a key before the first round.")
 @click.option("--tour", is_flag=True, help="The guided tour, on prompts and settings of its own.")
-@click.option(
-    "--break",
-    "breaks",
-    metavar="CONDITION",
-    multiple=True,
-    help="Pause where it applies: diverge, invariant, finish, accept=0, … Repeatable.",
-)
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
 @shared_options
 @click.pass_context
@@ -84,11 +75,10 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
     return run_app(
         AppRequest(
             pair=options.pair,
-            settings=msgspec.structs.replace(options.settings, inspect=True),
+            settings=options.settings,
             prompts=options.prompts,
             chat=options.chat,
             paused=paused,
-            breaks=tuple(parse_breakpoint(text) for text in breaks),
             tour=tour,
             theme=theme,
             trace=options.trace,
