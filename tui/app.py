@@ -13,6 +13,7 @@ from textual.screen import Screen
 
 from engine.errors import BatchspecError
 from engine.settings import Settings
+from tui.breaking import Breaking, held_words
 from tui.control import Control
 from tui.keys import bindings
 from tui.live import LiveSource
@@ -20,11 +21,15 @@ from tui.log import log_file
 from tui.playhead import Playhead
 from tui.preferences import Preferences, load_preferences, save_preferences
 from tui.request import AppRequest
+from tui.screens.breakpoints import BreakpointsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.loading import LoadingScreen
 from tui.screens.main import MainScreen
+from tui.showable import showable
 from tui.terminal import on_terminate, quiet_terminal
 from tui.themes import DEFAULT, fallback_variables, load_themes, themes_stamp
+from tui.widgets.compare import CompareBar
+from tui.widgets.status import StatusBar
 
 TERMINATED = 143
 """Exit status after SIGTERM."""
@@ -52,6 +57,7 @@ class BatchspecApp(App[int]):
             wanted = DEFAULT
         self.theme = wanted
         self.playhead = Playhead(speed=control.speed, animate=self.animation_level != "none")
+        self.breaking = Breaking()
         self._main: MainScreen | None = None
 
     def _load_themes(self) -> None:
@@ -89,6 +95,8 @@ class BatchspecApp(App[int]):
 
     def _start(self) -> None:
         """After the first frame: the engine may now take the machine."""
+        self.breaking.apply(self.control)
+        self.set_interval(0.1, self._watch_breakpoints)
         self.control.start()
         self._timer = self.set_interval(1 / 15, self._watch_loading)
         self._tell_problems()
@@ -123,6 +131,22 @@ class BatchspecApp(App[int]):
     def action_help(self) -> None:
         if not isinstance(self.screen, HelpScreen):
             self.push_screen(HelpScreen())
+
+    def _watch_breakpoints(self) -> None:
+        """Tell where a breakpoint holds the run, in a word that stays and one that goes."""
+        self.breaking.apply(self.control)
+        for hit in self.breaking.news(self.control)[:3]:
+            self.notify(hit.message, title="breakpoint", timeout=8, markup=False)
+        held = self.breaking.held_by
+        note = "" if held is None else showable(held_words(held))
+        for bar in self.screen.query("StatusBar, CompareBar"):
+            if isinstance(bar, StatusBar | CompareBar) and bar.note != note:
+                bar.note = note
+                bar.repaint()
+
+    def action_breakpoints(self) -> None:
+        if not isinstance(self.screen, BreakpointsScreen):
+            self.push_screen(BreakpointsScreen(self.breaking))
 
     async def action_quit(self) -> None:
         """Leave at once; the engine's thread is not waited for here."""
@@ -166,6 +190,7 @@ def run_app(request: AppRequest) -> int:
         app = BatchspecApp(
             control, theme=request.theme or load_preferences().theme or None, tour=request.tour
         )
+        app.breaking.give(request.breaks)
         began_with = app.theme
         status = app.run()
         if app.theme != began_with:

@@ -12,6 +12,7 @@ from typing import Any, NoReturn
 
 import click
 
+from engine.breakpoints import parse_breakpoint
 from engine.errors import BatchspecError, UserError
 from tui.lazy import Lazy, LazyGroup
 from tui.options import chosen, shared_options
@@ -53,6 +54,13 @@ class Commands(LazyGroup):
 @click.version_option(_version(), prog_name=PROGRAM)
 @click.option("--paused", is_flag=True, help="Load, and wait for a key before the first round.")
 @click.option("--tour", is_flag=True, help="The guided tour, on prompts and settings of its own.")
+@click.option(
+    "--break",
+    "breaks",
+    metavar="CONDITION",
+    multiple=True,
+    help="Pause where it applies: diverge, invariant, finish, accept=0, … Repeatable.",
+)
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
 @shared_options
 @click.pass_context
@@ -64,6 +72,7 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
     if ctx.invoked_subcommand is not None:
         _no_options_before(ctx)
         return 0
+    breaks = tuple(parse_breakpoint(text) for text in shared.pop("breaks"))
     options = chosen(**shared)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
@@ -79,6 +88,7 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
             prompts=options.prompts,
             chat=options.chat,
             paused=paused,
+            breaks=breaks,
             tour=tour,
             theme=theme,
             trace=options.trace,

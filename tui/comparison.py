@@ -90,6 +90,7 @@ class CompareControl(Control):
         super().__init__(
             self.lanes, main.settings, paused=paused, speed=main.speed, log=main.log
         )
+        self.watch.points = main.watch.points
 
     @property
     def timeline(self) -> Timeline:

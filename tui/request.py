@@ -6,6 +6,7 @@ from pathlib import Path
 
 import msgspec
 
+from engine.breakpoints import Breakpoint
 from engine.pairs.registry import PairRequest
 from engine.prompts import PromptEntry
 from engine.settings import Settings
@@ -25,6 +26,8 @@ class AppRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The guided tour, with prompts and settings of its own."""
     paused: bool = False
     """Load, prefill nothing, and wait for a key."""
+    breaks: tuple[Breakpoint, ...] = ()
+    """Where the run is to be held, beside the user's own breakpoints."""
     theme: str | None = None
     """Name of a theme; None: the user's last choice, or the default."""
     trace: Path | None = None

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from tui.showable import showable
 from tui.view.compare import Comparison, LaneFrame
 from tui.view.cursor import Cursor
-from tui.view.lines import Line, spread, width_of
+from tui.view.lines import Line, crop, spread, width_of
 from tui.view.status import DTYPES, STATES
 from tui.view.verdict import rates
 
@@ -26,9 +26,12 @@ def status_line(
     count: str,
     stage: str,
     width: int,
+    note: str = "",
 ) -> Line:
     """The pair and what the lanes share at the left, the progress at the right."""
     typed: Line = [(f" {count} ", "typed")] if count else []
+    if note:
+        typed += [(" ◉ ", "broken"), (crop([(note, "")], 28)[0][0], "paused"), (" ", "text")]
     if not looks:
         return spread([(" COMPARE", "method"), (f"  {stage}", "dim")], typed, width, (" ", "text"))
     sign, style = STATES.get(state, ("·", "dim"))

@@ -99,10 +99,13 @@ def status_lines(
     count: str,
     width: int,
     height: int,
+    note: str = "",
 ) -> list[Line]:
     """One line where there is room for both halves, else two."""
     left = identity(frame, width)
     typed: Line = [(f" {count} ", "typed")] if count else []
+    if note:
+        typed += [(" ◉ ", "broken"), (crop([(note, "")], 28)[0][0], "paused"), (" ", "text")]
     if height >= 2:
         return [
             spread(left, typed, width, (" ", "text")),

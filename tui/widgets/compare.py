@@ -26,6 +26,8 @@ class CompareBar(Pane):
         super().__init__()
         self._owner = owner
         self._looks: list[LaneFrame] = []
+        self.note = ""
+        """The breakpoint that holds the lanes."""
 
     def update_lanes(self, looks: list[LaneFrame]) -> None:
         self._looks = looks
@@ -45,6 +47,7 @@ class CompareBar(Pane):
                 speed=owner.compared.speed,
                 following=playhead.following,
                 count=owner.count,
+                note=self.note,
                 stage=owner.compared.worker.stage[0],
                 width=width,
             )

@@ -19,8 +19,17 @@ class StatusBar(Pane):
         self.speed: float | None = None
         self.following = True
         self.count = ""
+        self.note = ""
+        """The breakpoint that holds the run."""
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         return status_lines(
-            frame, self.state, self.speed, self.following, self.count, width, height
+            frame,
+            self.state,
+            self.speed,
+            self.following,
+            self.count,
+            width,
+            height,
+            self.note,
         )
