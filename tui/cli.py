@@ -11,6 +11,7 @@ from importlib.metadata import PackageNotFoundError, version
 from typing import Any, NoReturn
 
 import click
+import msgspec
 
 from engine.breakpoints import parse_breakpoint
 from engine.errors import BatchspecError, UserError
@@ -84,7 +85,7 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
     return run_app(
         AppRequest(
             pair=options.pair,
-            settings=options.settings,
+            settings=msgspec.structs.replace(options.settings, inspect=True),
             prompts=options.prompts,
             chat=options.chat,
             paused=paused,

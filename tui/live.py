@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import gc
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.records import Prompt, Record, RunHeader, Summary
+from engine.records import ChangeRecord, Prompt, Record, RunHeader, Summary
 from engine.settings import Settings
 from engine.worker import Progress
 from tui.request import AppRequest
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from engine.oracle import Oracle
     from engine.pairs.load import Pair
     from engine.run import Run
+    from engine.trace import TraceWriter
 
 
 class LiveSource:
@@ -31,6 +32,7 @@ class LiveSource:
         self._pair: Pair | None = None
         self._prompts: tuple[Prompt, ...] = ()
         self._run: Run | None = None
+        self._trace: TraceWriter | None = None
         self._oracle: Oracle | None = None
         self._compare: Compare | None = None
 
@@ -47,10 +49,20 @@ class LiveSource:
             return
         from engine.trace import TraceWriter
 
-        with TraceWriter(self.request.trace) as trace:
+        with TraceWriter(self.request.trace) as self._trace:
             for record in run.records():
-                trace.write(record)
+                self._trace.write(record)
                 yield record
+        self._trace = None
+
+    def intervene(self, act: Callable[[Run], ChangeRecord]) -> ChangeRecord:
+        """Change the run between two rounds. Call in the engine's thread."""
+        assert self._run is not None
+        record = act(self._run)
+        self._prompts = self._run.prompts
+        if self._trace is not None:
+            self._trace.write(record)
+        return record
 
     def lengths(self) -> dict[int, int]:
         """Committed tokens of every row, now."""

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from typing import Any
 
-import msgspec
 from textual import events
 from textual.screen import Screen
 
 from engine.errors import UserError
 from engine.records import Failure
 from engine.settings import LIMITS
+from tui.change import Changes, replaced
 from tui.control import Control
 from tui.faultlab import FaultLab
 from tui.playhead import Playhead
@@ -36,6 +36,7 @@ class RunScreen(Screen[None]):
         """Digits typed before a key."""
         self.pane = 0
         self.lab: FaultLab | None = None
+        self.changes = Changes(control)
 
     def show_frame(self) -> None:
         """Show what is now to be shown."""
@@ -182,14 +183,15 @@ class RunScreen(Screen[None]):
             return
         wanted = max(low, min(high, settings.draft_tokens + step * self.take_count()))
         if wanted != settings.draft_tokens:
-            self.begin_again(draft_tokens=wanted)
+            self.change(draft_tokens=wanted)
 
     def action_choose_method(self) -> None:
         def chosen(method: str | None) -> None:
             if method is not None:
-                self.begin_again(method=method)
+                self.change(method=method)
 
-        self.app.push_screen(MethodScreen(self.control.settings.method), chosen)
+        settings = self.control.settings
+        self.app.push_screen(MethodScreen(settings.method, self.changes.can_change), chosen)
 
     def action_compare(self) -> None:
         """The run holds, and the methods go on side by side."""
@@ -203,13 +205,33 @@ class RunScreen(Screen[None]):
         self.take_count()
         open_fault_lab(self)
 
+    def change(self, **changes: Any) -> None:
+        """Other settings from the next round on; a run that is over begins again."""
+        self.take_count()
+        if not self.changes.can_change:
+            self.begin_again(**changes)
+            return
+        try:
+            self.changes.settings(**changes)
+        except UserError as error:
+            self.notify(str(error), severity="warning", markup=False)
+        self.show_frame()
+
+    def tell_news(self) -> None:
+        """Say what has come of changes to the run."""
+        for news in self.changes.news():
+            if news.failed:
+                self.notify(news.words, severity="warning", markup=False)
+            else:
+                self.notify(f"{news.words}, from the next round on", timeout=3, markup=False)
+
     def begin_again(self, **changes: Any) -> None:
         """Start the run again, under other settings if given."""
         self.take_count()
         if not self.control.source.live:
             self.notify("A recorded run cannot be started again.", timeout=3)
             return
-        settings = msgspec.structs.replace(self.control.settings, **changes)
+        settings = replaced(self.control.settings, **changes)
         try:
             settings.check()
         except UserError as error:

@@ -100,7 +100,7 @@ class MainScreen(RunScreen):
     def fit_tensor(self) -> None:
         """As tall as the batch needs, and never so tall that the lower panes are lost."""
         timeline = self.control.timeline
-        size = timeline.setting("batch_size", 4)
+        size = timeline.setting_at(timeline.last + 1, "batch_size", 4)
         rows = min(size if isinstance(size, int) else 4, max(1, len(timeline.tracks)))
         height = self.size.height
         low = 5 if height < 20 else 8 if height < 30 else 12
@@ -130,6 +130,7 @@ class MainScreen(RunScreen):
         moved = self.playhead.tick(time.monotonic(), last, running)
         if fresh or moved or self._seen[:1] != (control.state,):
             self.show_frame()
+        self.tell_news()
         failure = control.timeline.failure
         if failure is not None and not control.failed:
             control.failed = True

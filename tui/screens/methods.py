@@ -42,9 +42,11 @@ class MethodScreen(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,m,q", "close", "close")]
 
-    def __init__(self, current: str) -> None:
+    def __init__(self, current: str, goes_on: bool = False) -> None:
         super().__init__()
         self._current = current
+        when = "from the next round on" if goes_on else "start again with"
+        self._title = f"method: {when}"
 
     def compose(self) -> ComposeResult:
         options = [
@@ -59,7 +61,7 @@ class MethodScreen(ModalScreen[str | None]):
             for name in METHODS
         ]
         with Vertical():
-            yield Heading([("method: start again with", "title")])
+            yield Heading([(self._title, "title")])
             yield OptionList(*options)
 
     def on_mount(self) -> None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from engine.records import Phases
 from tui.view.frame import Frame
-from tui.view.lines import Line, crop, spread
+from tui.view.lines import Line, crop, spread, wrap
+from tui.view.sizes import reason_of
 
 STACK = ("verify", "draft", "accept", "realign", "schedule", "prefill")
 """From the bottom of a bar to its top."""
@@ -17,9 +18,16 @@ TALLEST = 12
 
 def cost_lines(frame: Frame, width: int, height: int) -> list[Line]:
     """The chart of the last rounds, and the legend."""
-    timeline, number = frame.timeline, frame.cursor.round
     if width < 8 or height < 1:
         return []
+    reason = wrap([(reason_of(frame), "dim")], width)[:2] if reason_of(frame) else []
+    if reason and height >= 6 + len(reason):
+        return [*_costs(frame, width, height - len(reason)), *reason]
+    return _costs(frame, width, height)
+
+
+def _costs(frame: Frame, width: int, height: int) -> list[Line]:
+    timeline, number = frame.timeline, frame.cursor.round
     begin = max(0, number - RECENT)
     recent = Phases()
     for record in timeline.rounds[begin:number]:

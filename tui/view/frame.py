@@ -60,6 +60,15 @@ class Frame:
         return self.timeline.round_at(self.cursor.round)
 
     @property
+    def method(self) -> str:
+        """The method of the round that is looked at; before round 1, of the first."""
+        return self.timeline.method_at(max(1, self.cursor.round))
+
+    def setting(self, name: str, default: object = None) -> object:
+        """A setting as it was in that round."""
+        return self.timeline.setting_at(max(1, self.cursor.round), name, default)
+
+    @property
     def committed_round(self) -> int:
         """The last round whose tokens are committed at this cursor."""
         number, phase = self.cursor

@@ -6,6 +6,7 @@ from engine.faults import FAULTS
 from tui.showable import showable
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop, spread, width_of
+from tui.view.sizes import method_piece, size_pieces
 
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
@@ -19,19 +20,12 @@ def identity(frame: Frame, width: int) -> Line:
     dtype = str(timeline.setting("dtype", ""))
     line: Line = [
         (" " + showable(timeline.pair.name or timeline.pair.target), "text"),
-        ("  " + timeline.method.upper(), "method"),
+        ("  ", "text"),
+        method_piece(frame),
         *fault_pieces(frame),
         (f"  {device} {DTYPES.get(dtype, dtype)}", "dim"),
     ]
-    sizes: list[tuple[str, object]] = [("K", timeline.setting("draft_tokens"))]
-    sizes.append(("B", timeline.setting("batch_size")))
-    if timeline.method == "exspec":
-        sizes.append(("W", timeline.setting("window")))
-    line.append(("  ", "text"))
-    for letter, value in sizes:
-        if value is not None:
-            line += [(f"{letter} ", "dim"), (f"{value}  ", "text")]
-    return line
+    return [*line, ("  ", "text"), *size_pieces(frame)]
 
 
 def fault_pieces(frame: Frame) -> Line:
@@ -59,7 +53,7 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
     if state == "finished" and number == timeline.last:
         pace = timeline.speed_at(number, over=number)
     record = frame.record
-    drafted = record.draft_tokens if record else timeline.setting("draft_tokens", 0)
+    drafted = record.draft_tokens if record else 0
     optional: list[Line] = [
         [(" · ", "rule"), (f"{pace:.0f}", "text"), (" tok/s", "dim")],
         [

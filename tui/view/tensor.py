@@ -163,12 +163,12 @@ def _positions(segments: list[Segment]) -> tuple[int, int] | None:
 def _prompts(frame: Frame) -> TensorView:
     """Before round 1: the first batch's prompts, laid out as the method will."""
     timeline = frame.timeline
-    size = timeline.setting("batch_size", 4)
+    size = frame.setting("batch_size", 4)
     count = size if isinstance(size, int) else 4
     tracks = [track for track in timeline.tracks.values() if not track.prompt.error][:count]
     longest = max((track.prompt_length for track in tracks), default=0)
-    left = timeline.method in LEFT_ALIGNED
-    block = timeline.setting("draft_tokens", 0)
+    left = frame.method in LEFT_ALIGNED
+    block = frame.setting("draft_tokens", 0)
     room = block if isinstance(block, int) else 5
     rows = []
     for place, track in enumerate(tracks):
@@ -182,7 +182,7 @@ def _prompts(frame: Frame) -> TensorView:
                 row=track.prompt.index,
                 place=place,
                 segments=[segment for segment in segments if segment.length],
-                padding=0 if timeline.method == "slotspec" else pad,
+                padding=0 if frame.method == "slotspec" else pad,
                 content=track.prompt_length,
                 delta=None,
                 kv_length=0,
@@ -190,4 +190,4 @@ def _prompts(frame: Frame) -> TensorView:
                 end=track.prompt_length,
             )
         )
-    return TensorView(rows, longest, longest, timeline.method == "slotspec", room)
+    return TensorView(rows, longest, longest, frame.method == "slotspec", room)

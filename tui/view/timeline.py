@@ -7,7 +7,10 @@ then a binary search and a slice, never a replay.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 from engine.records import (
+    ChangeRecord,
     Failure,
     LaneRecord,
     PairInfo,
@@ -36,6 +39,7 @@ class Timeline:
         self.summary: Summary | None = None
         self.failure: Failure | None = None
         self.revision = 0
+        self.changes: list[ChangeRecord] = []
         self.breaks: list[tuple[int, Violation]] = []
         """First appearance of each broken invariant of each row, with its round."""
         self._broken: set[tuple[str, int | None]] = set()
@@ -77,10 +81,31 @@ class Timeline:
                 self.tracks[prompt.index] = RowTrack(prompt)
         elif isinstance(record, RoundRecord):
             self._add_round(record)
+        elif isinstance(record, ChangeRecord):
+            self._add_change(record)
         elif isinstance(record, Summary):
             self.summary = record
         else:
             self.failure = record
+
+    def _add_change(self, record: ChangeRecord) -> None:
+        self._pieces.update(record.pieces)
+        self.changes.append(record)
+        for prompt in record.prompts:
+            self.tracks[prompt.index] = RowTrack(prompt)
+
+    def _in_force(self, number: int) -> Iterator[ChangeRecord]:
+        """The changes that were made before round `number` began, the latest first."""
+        return (change for change in reversed(self.changes) if change.round < number)
+
+    def method_at(self, number: int) -> str:
+        """The method of round `number`."""
+        return next((c.method for c in self._in_force(number) if c.settings), self.method)
+
+    def setting_at(self, number: int, name: str, default: object = None) -> object:
+        """A setting as it was in round `number`."""
+        settings = next((c.settings for c in self._in_force(number) if c.settings), None)
+        return self.setting(name, default) if settings is None else settings.get(name, default)
 
     def _add_round(self, record: RoundRecord) -> None:
         self._pieces.update(record.pieces)

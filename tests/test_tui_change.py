@@ -1,0 +1,93 @@
+"""Changing a live run from the screen: the rows go on from where they stand."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import engine.pairs.load  # noqa: F401 - once, before the clock of a test runs
+from engine.pairs.registry import PairRequest
+from engine.prompts import PromptEntry
+from engine.records import ChangeRecord
+from engine.settings import Settings
+from engine.trace import read_trace
+from engine.worker import State
+from tests.tui_app import ready, screen_text, until
+from tui.app import BatchspecApp
+from tui.control import Control
+from tui.live import LiveSource
+from tui.request import AppRequest
+
+PROMPTS = tuple(
+    PromptEntry(text=text) for text in ("the river", "a cold stone", "old book", "rain")
+)
+
+
+def toy_app(trace: Path | None = None, **settings: object) -> BatchspecApp:
+    chosen = Settings(
+        method="eqspec", batch_size=2, max_new_tokens=60, inspect=True, dtype="float32", threads=1
+    )
+    for name, value in settings.items():
+        chosen = Settings(
+            **{field: getattr(chosen, field) for field in chosen.__struct_fields__} | {name: value}
+        )
+    request = AppRequest(
+        pair=PairRequest(name="toy"), settings=chosen, prompts=PROMPTS, trace=trace, chat=False
+    )
+    return BatchspecApp(Control(LiveSource(request), chosen, paused=True))
+
+
+async def test_k_and_method_change_from_the_next_round_on(tmp_path: Path) -> None:
+    trace = tmp_path / "trace.jsonl"
+    app = toy_app(trace)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await ready(pilot)
+        await pilot.press("3", "n")
+        await until(pilot, lambda: app.control.timeline.last == 3)
+        timeline = app.control.timeline
+        await pilot.press("left_square_bracket")
+        await until(pilot, lambda: len(timeline.changes) == 1)
+        await until(pilot, lambda: "K 5→4" in screen_text(app))
+        await pilot.press("m")
+        await pilot.pause(0.1)
+        assert "from the next round on" in screen_text(app)
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: "EQSPEC → SLOTSPEC" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: timeline.last == 4)
+        assert app.control.timeline is timeline, "nothing begins again"
+        assert timeline.rounds[3].draft_tokens == 4
+        assert timeline.rounds[3].kind == "slots"
+        assert timeline.rounds[3].rows[0].before == timeline.rounds[2].rows[0].content
+        await until(pilot, lambda: "SLOTSPEC" in screen_text(app))
+        await pilot.press("p")
+        await pilot.pause(0.1)
+        shown = screen_text(app)
+        assert "EQSPEC" in shown
+        assert "K 5" in shown
+        await pilot.press("end", "space")
+        await until(pilot, lambda: app.control.state is State.FINISHED, 30.0)
+    told = [record.what for record in read_trace(trace) if isinstance(record, ChangeRecord)]
+    assert told == ["K = 4", "method = slotspec"]
+
+
+async def test_a_change_that_cannot_be_made_is_told_and_the_run_goes_on() -> None:
+    app = toy_app()
+    async with app.run_test(size=(120, 35), notifications=True) as pilot:
+        await ready(pilot)
+        changes = app.screen.changes  # type: ignore[attr-defined]
+        changes.proposal(99, "x")
+        await until(pilot, lambda: "row 99 has ended" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: app.control.timeline.last == 1)
+
+
+async def test_k_is_chosen_by_itself_and_the_screen_says_why() -> None:
+    app = toy_app(draft_tokens="auto")
+    async with app.run_test(size=(120, 35)) as pilot:
+        await ready(pilot)
+        await pilot.press("4", "n")
+        await until(pilot, lambda: app.control.timeline.last == 4)
+        await pilot.pause(0.2)
+        shown = screen_text(app)
+        assert "auto" in shown
+        assert "measuring K = 0" in shown
