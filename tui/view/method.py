@@ -16,19 +16,19 @@ TITLES = {
 
 
 def method_title(frame: Frame) -> str:
-    return TITLES.get(frame.timeline.method, "raggedness")
+    return TITLES.get(frame.method, "raggedness")
 
 
 def method_note(frame: Frame) -> str:
     """What the pane's figures count, for its heading."""
-    return "" if frame.timeline.method in TITLES else " accepted per row "
+    return "" if frame.method in TITLES else " accepted per row "
 
 
 def method_lines(frame: Frame, width: int, height: int) -> list[Line]:
     """The lines of the pane for the frame's method."""
     if width < 8 or height < 1:
         return []
-    method = frame.timeline.method
+    method = frame.method
     if method == "exspec":
         lines = _pool(frame, width, height)
     elif method == "slotspec":
@@ -75,7 +75,7 @@ def _progress(frame: Frame, width: int, height: int) -> list[Line]:
     record = frame.record
     if record is None:
         return [[("one token a row and step", "dim")]]
-    budget = frame.timeline.setting("max_new_tokens", 0)
+    budget = frame.setting("max_new_tokens", 0)
     most = budget if isinstance(budget, int) and budget > 0 else 1
     lines: list[Line] = []
     for row in record.rows[:height]:
