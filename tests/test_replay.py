@@ -13,6 +13,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.aligned import side_by_side
+from engine.breakpoints import parse_breakpoint
 from engine.errors import UserError
 from engine.records import OracleRecord, Record, RoundRecord, RunHeader, Summary, TickRecord
 from engine.trace import TraceWriter, read_trace
@@ -263,3 +264,22 @@ def test_a_killed_run_leaves_all_rounds_but_at_most_the_last(
         range(1, last + 1)
     )
     assert not isinstance(found[-1], Summary)
+
+
+async def test_playing_stops_where_a_breakpoint_applies(tmp_path: Path, home: Path) -> None:
+    record(tmp_path / "t.jsonl")
+    app = app_of(tmp_path / "t.jsonl")
+    app.breaking.give([parse_breakpoint("round=7")])
+    async with app.run_test(size=(120, 35), notifications=True) as pilot:
+        await opened(app, pilot)
+        app.playhead.speed = None
+        await pilot.press("space")
+        await until(pilot, lambda: "◉ round=7" in screen_text(app))
+        assert app.playhead.cursor == Cursor(7)
+        assert "round=7 in round 7" in said(app)
+        await pilot.press("space")
+        await until(pilot, lambda: app.playhead.cursor.round > 8)
+        app.breaking.add("round=2")
+        await until(pilot, lambda: 2 in app.recorded.stops)
+        await pilot.press("2", "g")
+        await until(pilot, lambda: "◉ round=2" in screen_text(app))

@@ -137,6 +137,10 @@ class BatchspecApp(App[int]):
         self.breaking.apply(self.control)
         for hit in self.breaking.news(self.control)[:3]:
             self.notify(hit.message, title="breakpoint", timeout=8, markup=False)
+        self.show_held()
+
+    def show_held(self) -> None:
+        """In the status line: the breakpoint that holds the run."""
         held = self.breaking.held_by
         note = "" if held is None else showable(held_words(held))
         for bar in self.screen.query("StatusBar, CompareBar"):

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.aligned import side_by_side
+from engine.breakpoints import Breakpoint
 from engine.records import Record, RunHeader
 from engine.settings import Settings
 from engine.trace import trace_header
@@ -16,9 +17,9 @@ from tui.app import BatchspecApp
 from tui.control import Control
 from tui.log import log_file
 from tui.preferences import Preferences, load_preferences, save_preferences
+from tui.recorded import Findings, RecordedPlayhead, told
 from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.terminal import quiet_terminal
-from tui.view.cursor import Cursor
 
 SPEED = 5.0
 """Rounds a second at which `space` plays, until it is changed."""
@@ -58,9 +59,12 @@ class ReplayApp(BatchspecApp):
     ) -> None:
         super().__init__(control, theme=theme)
         self.source = source
-        self.playhead.following = False
-        self.playhead.cursor = Cursor(1)
+        self.playhead = self.recorded = RecordedPlayhead(
+            speed=control.speed, animate=self.playhead.animate
+        )
+        self.findings = Findings()
         self._told = 0
+        self._held_at = 0
 
     def _start(self) -> None:
         super()._start()
@@ -70,6 +74,23 @@ class ReplayApp(BatchspecApp):
         for notice in self.source.notices[self._told :]:
             self._told += 1
             self.notify(notice, severity="warning", timeout=10, markup=False)
+
+    def _watch_breakpoints(self) -> None:
+        """Playing stops where a breakpoint applies; stepping there tells of it too."""
+        if not self.control.state.ended:
+            return
+        if self.findings.update(self.breaking.points, self.control.worker.history):
+            self.recorded.stops = self.findings.rounds
+        number = self.playhead.cursor.round
+        hits = self.findings.at(number)
+        self.breaking.held_by = hits[-1] if hits and not self.playhead.playing else None
+        self.show_held()
+        if self.breaking.held_by is None:
+            self._held_at = 0
+        elif number != self._held_at:
+            self._held_at = number
+            for line in told(hits):
+                self.notify(line, title="breakpoint", timeout=6, markup=False)
 
     def _watch_loading(self) -> None:
         if not isinstance(self.control, RecordedControl):
@@ -84,11 +105,14 @@ class ReplayApp(BatchspecApp):
             self.switch_screen(RecordedScreen(self.control, self.playhead))
 
 
-def show(source: RecordedSource, *, theme: str | None = None) -> int:
+def show(
+    source: RecordedSource, *, theme: str | None = None, breaks: Sequence[Breakpoint] = ()
+) -> int:
     """Show the traces until the user leaves. Returns the exit status."""
     control = recorded_control(source)
     with quiet_terminal(log_file()):
         app = ReplayApp(control, source, theme=theme or load_preferences().theme or None)
+        app.breaking.give(breaks)
         began_with = app.theme
         status = app.run()
         if app.theme != began_with:

@@ -7,13 +7,21 @@ from pathlib import Path
 
 import click
 
+from engine.breakpoints import parse_breakpoint
 from engine.errors import UserError
 
 
 @click.command("replay")
 @click.argument("traces", metavar="TRACE [TRACE]", type=click.Path(path_type=Path), nargs=-1)
+@click.option(
+    "--break",
+    "breaks",
+    metavar="CONDITION",
+    multiple=True,
+    help="Playing stops where it applies: diverge, invariant, finish, accept=0, … Repeatable.",
+)
 @click.option("--theme", metavar="NAME", help="A theme, built-in or your own.")
-def replay(traces: tuple[Path, ...], theme: str | None) -> int:
+def replay(traces: tuple[Path, ...], breaks: tuple[str, ...], theme: str | None) -> int:
     """Open a recorded run with every pane, or two of them side by side.
 
     A trace is what `--trace` wrote, or another program in the format of docs/trace.md; a
@@ -22,9 +30,10 @@ def replay(traces: tuple[Path, ...], theme: str | None) -> int:
     """
     if not 1 <= len(traces) <= 2:
         raise UserError(f"replay opens one trace or two, not {len(traces)}")
+    points = [parse_breakpoint(text) for text in breaks]
     from tui.replay import RecordedSource, show
 
     source = RecordedSource(traces)
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError("no terminal: replay needs one; `export` writes a trace as a table")
-    return show(source, theme=theme)
+    return show(source, theme=theme, breaks=points)
