@@ -24,9 +24,12 @@ class Alongside:
 
     Args:
         settings: of any lane: budget, and in strict mode B and K.
+        measure: tell the tolerance too.
     """
 
-    def __init__(self, oracle: Oracle, prompts: Seq[Prompt], settings: Settings) -> None:
+    def __init__(
+        self, oracle: Oracle, prompts: Seq[Prompt], settings: Settings, *, measure: bool = True
+    ) -> None:
         self._oracle = oracle
         self._prompts = {prompt.index: prompt for prompt in prompts}
         self._settings = settings
@@ -35,7 +38,7 @@ class Alongside:
         self._told: dict[int, int] = {}
         self._ended: set[int] = set()
         self._known: set[int] = set()
-        self._measured = False
+        self._measured = not measure
 
     def reach(self, lengths: Mapping[int, int]) -> Iterator[OracleRecord]:
         """Grow each row's answer to one token more than this, and tell what is new."""

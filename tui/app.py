@@ -141,6 +141,8 @@ class BatchspecApp(App[int]):
 
     def show_held(self) -> None:
         """In the status line: the breakpoint that holds the run."""
+        if not self.screen_stack:
+            return  # the app is closing
         held = self.breaking.held_by
         note = "" if held is None else showable(held_words(held))
         for bar in self.screen.query("StatusBar, CompareBar"):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
@@ -16,6 +16,13 @@ if TYPE_CHECKING:
     from tui.control import Control
 
 FILE = "breakpoints.json"
+
+
+@runtime_checkable
+class JudgedSource(Protocol):
+    """A source that can have the oracle beside a run."""
+
+    judged: bool
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -78,6 +85,8 @@ class Breaking:
         for watch in watches(control):
             if watch.points != self.points:
                 watch.points = self.points
+        if isinstance(control.source, JudgedSource):
+            control.source.judged = any(point.kind == "diverge" for point in self.points)
 
     def news(self, control: Control) -> list[Hit]:
         """What has applied since the last call, the last of it kept in `held_by`."""

@@ -25,6 +25,8 @@ class LiveSource:
     """Runs of one request's pair and prompts."""
 
     live = True
+    judged = False
+    """Whether the oracle is asked beside the single run too: a breakpoint wants to know."""
 
     def __init__(self, request: AppRequest) -> None:
         self.request = request
@@ -45,15 +47,28 @@ class LiveSource:
 
         self._run = run = Run(self._pair, settings, self._prompts)
         if self.request.trace is None:
-            yield from run.records()
+            yield from self._of_run(run)
             return
         from engine.trace import TraceWriter
 
         with TraceWriter(self.request.trace) as self._trace:
-            for record in run.records():
+            for record in self._of_run(run):
                 self._trace.write(record)
                 yield record
         self._trace = None
+
+    def _of_run(self, run: Run) -> Iterator[Record]:
+        from engine.judged import judged
+
+        return judged(run, lambda: self.judged, self._the_oracle)
+
+    def _the_oracle(self) -> Oracle:
+        """Of this pair; what it knows already is not computed again."""
+        assert self._pair is not None
+        from engine.oracle import Oracle
+
+        self._oracle = self._oracle or Oracle(self._pair)
+        return self._oracle
 
     def intervene(self, act: Callable[[Run], ChangeRecord]) -> ChangeRecord:
         """Change the run between two rounds. Call in the engine's thread."""
@@ -93,11 +108,9 @@ class LiveSource:
             self._load(lanes[0], progress)
         assert self._pair is not None
         from engine.compare import Compare
-        from engine.oracle import Oracle
 
-        self._oracle = self._oracle or Oracle(self._pair)
         self._compare = compare = Compare(
-            self._pair, lanes, self._prompts, pace=pace, oracle=self._oracle, log=log
+            self._pair, lanes, self._prompts, pace=pace, oracle=self._the_oracle(), log=log
         )
         if self.request.trace is None:
             yield from compare.records()
