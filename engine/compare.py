@@ -127,16 +127,20 @@ class Compare:
                 _close(lane)
 
     def _one_tick(self) -> Iterator[Record]:
+        anew = set(self._anew)
         yield from self._begin_anew()
-        waiting = {lane.number for lane in self.lanes if lane.running}
+        going = [lane for lane in self.lanes if lane.running]
+        waiting = {lane.number for lane in going}
+        others = [lane.behind(self.pace) for lane in going if lane.number not in anew]
+        level = min(others, default=0.0)
         for _ in range(BURST):
             running = [lane for lane in self.lanes if lane.running]
             if not waiting or not running:
                 break
             lane = min(running, key=lambda lane: lane.behind(self.pace))
+            caught_up = lane.behind(self.pace) >= level
             yield from self._one_round(lane)
-            waiting.discard(lane.number)
-            if not lane.running:
+            if caught_up or not lane.running:
                 waiting.discard(lane.number)
             if self._anew:
                 break

@@ -141,6 +141,7 @@ class LaneView(Vertical):
         super().__init__(id=f"lane-{lane}")
         self.lane = lane
         self.look: LaneFrame | None = None
+        self._seen: tuple[object, ...] = ()
         self.heading = LaneHeading()
         self.rows = LanePane()
         self.ruler = LaneRuler(self.rows)
@@ -153,7 +154,18 @@ class LaneView(Vertical):
         yield self.verdict
 
     def give(self, look: LaneFrame) -> None:
-        """Take a new frame of this lane."""
+        """Take a new frame of this lane, unless it shows what is there already."""
+        timeline, match = look.frame.timeline, look.match
+        seen = (
+            look._replace(moved=True),
+            timeline.last if look.frame.cursor.round < timeline.last else timeline.revision,
+            len(match.partings),
+            match.oracle.tolerance,
+            self.size,
+        )
+        if seen == self._seen:
+            return
+        self._seen = seen
         self.look = look
         self.rows.give(look, max(1, (self.size.height - 1 - VERDICT) // 2))
         self._share(len(self.rows.view.rows))
