@@ -91,7 +91,7 @@ class EngineWorker:
         self._loading = True
         self._round = 0
         self._lanes = 1
-        self._open_lanes: set[int] = set()
+        self._closed: set[int] = set()
         self._finished = False
         self._actions: deque[Callable[[], None]] = deque()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
@@ -193,7 +193,8 @@ class EngineWorker:
                 self.pause()
             self._loading = False
             if isinstance(record, RunHeader):
-                self._lanes, self._open_lanes = record.lanes, self._open_lanes | {record.lane}
+                self._lanes = record.lanes
+                self._closed.discard(record.lane)
             elif isinstance(record, Summary | Failure):
                 self._close_lane(record)
             elif isinstance(record, RoundRecord):
@@ -208,9 +209,9 @@ class EngineWorker:
 
     def _close_lane(self, record: Summary | Failure) -> None:
         """The worker has ended when every lane has: it failed if none came to its end."""
-        self._open_lanes.discard(record.lane)
+        self._closed.add(record.lane)
         self._finished = self._finished or isinstance(record, Summary)
-        if not self._open_lanes:
+        if len(self._closed) >= self._lanes:
             self._ended = State.FINISHED if self._finished else State.FAILED
 
     def _is_step(self, record: Record) -> bool:
