@@ -84,13 +84,16 @@ class Loop:
 
         if self.inspection is not None:
             verdicts = self.inspection.look(logits, proposals, rows, verdicts)
-        layout.target.stamp()
+        for side in layout.sides:
+            side.stamp()
         found = self.invariants.before_settle(layout, rows, verdicts)
         fed = note_fed(layout, rows, verdicts, chosen.why)
 
         with meter.phase("accept"):
             committed = [self._commit(row, v) for row, v in zip(rows, verdicts, strict=True)]
-        with meter.phase("schedule" if chosen.kind == "grouped" else "realign"):
+        # nothing is realigned where rows are stacked as they are, or own their slots
+        aligned = chosen.kind in ("grouped", "slots")
+        with meter.phase("schedule" if aligned else "realign"):
             settled = layout.settle()
 
         found += self.invariants.after_settle(layout, rows)
@@ -106,11 +109,12 @@ class Loop:
                 for entry in entries
             ]
         with meter.phase("schedule"):
-            layout.compact()
+            freed = layout.compact()
         record = self._record(chosen, k, entries, length_before, found)
-        if chosen.kind == "grouped":
-            return self._finish(record, staged_bytes=staged + settled.moved_bytes)
-        return self._finish(record, realign_bytes=staged + settled.moved_bytes)
+        moved = staged + settled.moved_bytes
+        if aligned:
+            return self._finish(record, staged_bytes=moved + freed)
+        return self._finish(record, realign_bytes=moved, staged_bytes=freed)
 
     def _verify(self, proposals: Proposals) -> Tensor:
         """Feed [last committed, d1 … dK]; K + 1 logits of every row come back."""

@@ -192,7 +192,8 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     realign_bytes: int = 0
     """Bytes of K/V moved by realignment (read plus written)."""
     staged_bytes: int = 0
-    """Bytes of K/V copied to bring the rows of a group together, and back (exspec)."""
+    """Bytes of K/V copied otherwise: to bring the rows of a group together, and back
+    (exspec); of the last live row into the slot of one that ended (slotspec)."""
     checked: tuple[str, ...] = ()
     """Invariants that were checked after this round."""
     violations: tuple[Violation, ...] = ()

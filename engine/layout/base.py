@@ -159,8 +159,12 @@ class Layout(ABC):
         assert rows == self.rows
         return 0
 
-    def compact(self) -> None:  # noqa: B027
-        """Give back what rows that ended still hold. Most layouts have done so by then."""
+    def compact(self) -> int:
+        """Give back what rows that ended still hold, and return the bytes moved for it.
+
+        Most layouts have done so by then.
+        """
+        return 0
 
     @abstractmethod
     def padding(self, row: Sequence) -> int:

@@ -96,7 +96,7 @@ class Ragged(Rectangle):
                 )
         return Settled({row.index: self.paddings[row.index] for row in self.rows}, moved)
 
-    def compact(self) -> None:
+    def compact(self) -> int:
         for row in [row for row in self.pool if not row.running]:
             self.pool.remove(row)
             home = self._home.pop(row.index)
@@ -107,6 +107,7 @@ class Ragged(Rectangle):
                     side.store.zero_row(home)
                     self.grid(side).zero_row(self.rows.index(row))
                 del side.valid[row.index]
+        return 0
 
     def grid(self, side: Side) -> KVStore:
         return self._meeting[id(side)]

@@ -133,8 +133,9 @@ class Slots(Layout):
             side.stamp()
         return Settled({row.index: 0 for row in self.rows})
 
-    def compact(self) -> None:
+    def compact(self) -> int:
         """Free the slots of rows that ended: the last live row moves into the hole."""
+        moved = 0
         for row in [row for row in self.rows if not row.running]:
             hole, last = self.place(row), len(self.rows) - 1
             mover = self.rows[last]
@@ -144,7 +145,7 @@ class Slots(Layout):
                 if hole != last:
                     count = max(side.valid[mover.index], 1)
                     span = np.arange(count)
-                    side.store.copy_cells(
+                    moved += side.store.copy_cells(
                         side.store, last * self.columns + span, hole * self.columns + span
                     )
                     side.store.forget(hole * self.columns + np.arange(count, self.columns))
@@ -152,6 +153,7 @@ class Slots(Layout):
                 del side.valid[row.index]
             self.rows[hole] = mover
             self.rows.pop()
+        return moved
 
     def padding(self, row: Sequence) -> int:
         return 0
