@@ -18,6 +18,13 @@ Find = Callable[[Timeline, Answers], Spot | None]
 EARLY = range(2, 13)
 """Rounds that are looked through for the clearest example."""
 
+LATER = range(8, 13)
+"""Where an example says more when some rounds have passed."""
+
+
+POOLED = range(2, 25)
+"""Rounds that are looked through for groups, which take a while to form."""
+
 
 def _rounds(timeline: Timeline, numbers: range) -> Iterator[tuple[int, RoundRecord]]:
     for number in numbers:
@@ -110,28 +117,31 @@ def holes(row: RowRound) -> int:
 
 
 def first_hole(timeline: Timeline, answers: Answers) -> Spot | None:
-    """The first round that leaves a dead cell in the middle of a row."""
-    for number, record in _rounds(timeline, range(1, timeline.last + 1)):
-        row = max(record.rows, key=holes)
-        if holes(row):
-            return spot(number, row.row)
-    return None
+    """The first dead cell in the middle of a row, best in one that has no padding beside it."""
+    found: Spot | None = None
+    for number, record in _rounds(timeline, EARLY):
+        for row in sorted(record.rows, key=lambda row: row.padding):
+            if holes(row) and not row.padding:
+                return spot(number, row.row)
+            if holes(row) and found is None:
+                found = spot(number, row.row)
+    return found
 
 
-def first_breach(*invariants: str, of_row: bool = True) -> Find:
-    """The first round in which one of these invariants is broken."""
+def first_breach(*invariants: str) -> Find:
+    """The first round in which a row breaks one of these invariants, best one that has no
+    padding: what is wrong is then not the padding's doing."""
 
     def find(timeline: Timeline, answers: Answers) -> Spot | None:
-        for number, record in _rounds(timeline, range(1, timeline.last + 1)):
-            rows = [row.row for row in record.rows]
-            for violation in record.violations:
-                if violation.invariant not in invariants:
-                    continue
-                if violation.row in rows:
-                    return spot(number, violation.row)
-                if violation.row is None and not of_row:
-                    return spot(number, rows[0])
-        return None
+        found: Spot | None = None
+        for number, record in _rounds(timeline, EARLY):
+            broken = {entry.row for entry in record.violations if entry.invariant in invariants}
+            for row in sorted(record.rows, key=lambda row: row.padding):
+                if row.row in broken and not row.padding:
+                    return spot(number, row.row)
+                if row.row in broken and found is None:
+                    found = spot(number, row.row)
+        return found
 
     return find
 
@@ -178,33 +188,39 @@ def wrong_bonus(timeline: Timeline, answers: Answers) -> Spot | None:
 
 
 def grouped(timeline: Timeline, answers: Answers) -> Spot | None:
-    """Rows of one length that run together as they are."""
+    """Rows of one length that run together as they are: the largest group, if there is one
+    among the first rounds, else the first."""
+    best: tuple[int, int, int] | None = None
     for number, record in _rounds(timeline, range(2, timeline.last + 1)):
-        lengths = {row.before for row in record.rows}
-        if record.kind == "grouped" and len(record.rows) > 1 and len(lengths) == 1:
-            return spot(number, record.rows[0].row)
-    return None
+        if best is not None and number not in POOLED:
+            break
+        size, lengths = len(record.rows), {row.before for row in record.rows}
+        if record.kind == "grouped" and len(lengths) == 1 and size > (best[0] if best else 1):
+            best = (size, number, record.rows[0].row)
+    return spot(best[1], best[2]) if best else None
 
 
 def fallback(timeline: Timeline, answers: Answers) -> Spot | None:
     """Rows of different lengths that are padded, for want of a group."""
-    for number, record in _rounds(timeline, range(2, timeline.last + 1)):
-        shortest = min(record.rows, key=lambda row: row.before)
-        if record.kind == "fallback" and len({row.before for row in record.rows}) > 1:
-            return spot(number, shortest.row)
+    for first in (LATER.start, EARLY.start):
+        for number, record in _rounds(timeline, range(first, timeline.last + 1)):
+            shortest = min(record.rows, key=lambda row: row.before)
+            if record.kind == "fallback" and len({row.before for row in record.rows}) > 1:
+                return spot(number, shortest.row)
     return None
 
 
 def stale_tail(timeline: Timeline, answers: Answers) -> Spot | None:
     """Slots of different lengths, one of them with rejected K/V behind its end."""
-    best: tuple[int, int, int] | None = None
-    for number, record in _rounds(timeline, EARLY):
-        if not _going_on(record):
-            continue
-        row = max(record.rows, key=stale)
-        if stale(row) and (best is None or stale(row) > best[0]):
-            best = (stale(row), number, row.row)
-    return spot(best[1], best[2]) if best else None
+    for numbers in (LATER, EARLY):
+        best: tuple[int, int, int] | None = None
+        for number, record in _rounds(timeline, numbers):
+            row = max(record.rows, key=stale)
+            if _going_on(record) and stale(row) and (best is None or stale(row) > best[0]):
+                best = (stale(row), number, row.row)
+        if best is not None:
+            return spot(best[1], best[2])
+    return None
 
 
 def stale(row: RowRound) -> int:

@@ -15,6 +15,7 @@ from tui.tour.scene import Answers, Scene, Spot
 from tui.tour.stops import STOPS, Moment, Stop
 from tui.view.cursor import LAST, Cursor, Phase
 from tui.view.lines import Line
+from tui.view.timeline import Timeline
 
 PACE = 6.0
 """Rounds a second on the way to a spot, at least."""
@@ -24,6 +25,15 @@ JOURNEY = 2.0
 
 PHASE = 0.45
 """Seconds that a phase is shown on the last round of the way."""
+
+
+def is_untouched(timeline: Timeline) -> bool:
+    """Whether a run is as it began: no fault, no intervention, no failure."""
+    return (
+        timeline.failure is None
+        and not timeline.changes
+        and not any(record.fault for record in timeline.rounds)
+    )
 
 
 class State(Enum):
@@ -133,7 +143,8 @@ class Guide:
         if self._begun and timeline.failure is not None:
             self.leave()
             return
-        if control.settings != settings or timeline.failure is not None:
+        own = control.settings == settings and is_untouched(timeline)
+        if not self._begun and not own:
             self._begun = True
             control.failed = False
             control.restart(settings, paused=True)

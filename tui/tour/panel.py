@@ -47,26 +47,23 @@ def tour_heading(guide: Guide, at_stop: bool, note: str, width: int) -> Line:
     if count > 1:
         left.append((f"  {guide.moment + 1} of {count}", "dim"))
     left.append((" ", "rule"))
-    if guide.state is State.LEFT:
-        keys = [("T", "back to it"), ("S", "stops")]
-    elif at_stop:
-        keys = [("PgDn", "next"), ("PgUp", "back"), ("S", "stops"), ("T", "leave")]
-    else:
-        keys = [("T", "back to the stop"), ("PgDn", "next")]
-    right: Line = []
-    if note and width_of(left) + len(note) + 44 <= width:
-        right = [(f" {note} ", "dim"), ("─", "rule")]
-    while keys and width_of(left) + width_of(right) + _width(keys) > width:
-        keys.pop()
-    right.append((" ", "rule"))
-    for key, word in keys:
-        right += [(key, "key"), (f" {word}  ", "dim")]
+    right: Line = [(f" {note} ", "dim"), ("─", "rule"), (" ", "rule")]
+    room = width - width_of(left) - width_of(right) - 3
+    for key, word in _keys(guide, at_stop):
+        room -= len(key) + len(word) + 3
+        if room >= 0:
+            right += [(key, "key"), (f" {word}  ", "dim")]
     right.append(("─", "rule"))
     return spread(left, right, width, ("─", "rule"))
 
 
-def _width(keys: list[tuple[str, str]]) -> int:
-    return 3 + sum(len(key) + len(word) + 3 for key, word in keys)
+def _keys(guide: Guide, at_stop: bool) -> list[tuple[str, str]]:
+    """The keys of the tour, the one that is wanted most first."""
+    if guide.state is State.LEFT:
+        return [("T", "back to it"), ("S", "stops")]
+    if at_stop:
+        return [("PgDn", "next"), ("S", "stops"), ("T", "leave"), ("PgUp", "back")]
+    return [("T", "back to the stop"), ("PgDn", "next"), ("S", "stops")]
 
 
 def _dots(guide: Guide) -> Line:
@@ -78,14 +75,16 @@ def _dots(guide: Guide) -> Line:
 
 def tour_lines(guide: Guide, rounds: int, width: int) -> list[Line]:
     """The words, and where to look, in at most `LINES` lines."""
-    room = min(width - 4, WIDEST)
-    moment = guide.moment_now
-    pieces: Line = [(moment.lead + " ", "text")]
+    look: Line = [("  ▸ ", "method"), (guide.moment_now.look, "quiet")]
+    return [*tour_body(guide, rounds, width)[: LINES - 1], crop(look, width)]
+
+
+def tour_body(guide: Guide, rounds: int, width: int) -> list[Line]:
+    """What is to be known, and what the records say."""
+    pieces: Line = [(guide.moment_now.lead + " ", "text")]
     if guide.state is State.SEEKING:
         made = f"round {rounds} of {guide.now.rounds}" if rounds else "the engine begins"
         pieces.append((f"{guide.now.method.upper()} runs: {made} …", "dim"))
     else:
         pieces += guide.words()
-    body = [[("  ", "text"), *line] for line in wrap(pieces, room)][: LINES - 1]
-    look: Line = [("  ▸ ", "method"), (moment.look, "quiet")]
-    return [*body, crop(look, width)]
+    return [[("  ", "text"), *line] for line in wrap(pieces, min(width - 4, WIDEST))]

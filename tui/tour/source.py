@@ -9,7 +9,7 @@ import msgspec
 
 from engine.errors import BatchspecError
 from engine.pairs.registry import resolve
-from engine.records import Record, RoundRecord, RunHeader
+from engine.records import Prompt, Record, RoundRecord, RunHeader
 from engine.settings import BROKEN_METHODS, Settings
 from engine.trace import read_trace
 from engine.worker import Progress
@@ -37,10 +37,10 @@ class TourSource(LiveSource):
     """
 
     def __init__(self, request: AppRequest) -> None:
-        chat = False if request.chat is None else request.chat
-        super().__init__(msgspec.structs.replace(request, prompts=PROMPTS, chat=chat))
+        super().__init__(msgspec.structs.replace(request, prompts=PROMPTS))
         self.why = _missing(request)
         self.live = not self.why
+        self._own: tuple[Prompt, ...] = ()
         self._answers: dict[int, tuple[int, ...]] = {}
 
     @property
@@ -52,18 +52,18 @@ class TourSource(LiveSource):
         """A run of the tour."""
         if settings.method in BROKEN_METHODS and not self._know_enough():
             right = msgspec.structs.replace(settings, method=REFERENCE)
-            for record in self._records(right, progress):
+            for record in self._stream(right, progress):
                 self._learn(record)
                 if isinstance(record, RoundRecord) and record.left:
                     break  # the first batch is nearly done
         correct = settings.method == REFERENCE and not settings.fault
         learning = correct and not self._know_enough()
-        for record in self._records(settings, progress):
+        for record in self._stream(settings, progress):
             if learning:
                 self._learn(record)
             yield record
 
-    def _records(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+    def _stream(self, settings: Settings, progress: Progress) -> Iterator[Record]:
         if self.live:
             try:
                 if self._pair is None:
@@ -72,6 +72,8 @@ class TourSource(LiveSource):
                 self.live = False
                 self.why = " ".join(str(error).split()) or type(error).__name__
             else:
+                # Whatever the viewer has added in between, a stop begins as it always does.
+                self._own = self._prompts = self._own or self._prompts
                 yield from super().open(settings, progress)
                 return
         yield from recorded(settings.method)

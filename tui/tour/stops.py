@@ -19,23 +19,24 @@ from tui.view.lines import Line
 PROMPTS = tuple(
     PromptEntry(text=text)
     for text in (
-        "The capital of France is",
-        "To bake a loaf of bread, you first mix the flour with",
-        "Once upon a time, in a small house by the sea, there lived",
-        "Water boils at",
-        "The days of the week are Monday, Tuesday,",
-        "My favourite season is autumn, because",
-        "A good friend is somebody who",
-        "The largest planet of our solar system is",
-        "Five animals that live in the forest: the fox,",
-        "The sun rises in the",
-        "She opened the old book and",
-        "The most important thing about a good map is",
+        "What is the capital of France?",
+        "Explain in two sentences how a loaf of bread is baked.",
+        "Write the beginning of a story about a small house by the sea, and the old woman "
+        "who lives there with her cat.",
+        "Count from one to twenty.",
+        "Name the days of the week.",
+        "Why is the sky blue?",
+        "Name the planets of the solar system, from the sun outwards.",
+        "What is the opposite of cold?",
+        "Write a short poem about autumn leaves.",
+        "Give me three tips for a good night's sleep.",
+        "How many legs does a spider have?",
+        "What makes a good friend?",
     )
 )
 """Of different lengths, so that the first batch is padded from the start."""
 
-BATCH, DRAFT_TOKENS, WINDOW, BUDGET = 4, 5, 12, 40
+BATCH, DRAFT_TOKENS, WINDOW, BUDGET = 4, 5, 12, 48
 
 
 @dataclass(frozen=True)
@@ -147,7 +148,7 @@ STOPS = (
     ),
     Stop(
         "bsp",
-        "broken: holes (BSP)",
+        "BSP: holes",
         "bsp",
         (
             Moment(
@@ -178,7 +179,7 @@ STOPS = (
     ),
     Stop(
         "dsd",
-        "broken: padding (DSD)",
+        "DSD: padding piles up",
         "dsd",
         (
             Moment(
@@ -186,7 +187,7 @@ STOPS = (
                 "away again; nor does it tell the target which cells are padding.",
                 finds.piled_up,
                 words.piling,
-                "· on the left of all rows. I1, I2 and I4 are broken.",
+                "· on the left of every row, and the invariants that are broken.",
                 otherwise="In this run no padding has piled up.",
                 pane="invariants",
             ),
@@ -202,7 +203,7 @@ STOPS = (
     ),
     Stop(
         "eqspec",
-        "right: realign by δ (EQSPEC)",
+        "EQSPEC: realign by δ",
         "eqspec",
         (
             Moment(
@@ -234,7 +235,7 @@ STOPS = (
     ),
     Stop(
         "exspec",
-        "fewer moves: groups (EXSPEC)",
+        "EXSPEC: groups",
         "exspec",
         (
             Moment(
@@ -260,13 +261,13 @@ STOPS = (
     ),
     Stop(
         "slots",
-        "no moves: slots (SLOTSPEC)",
+        "SLOTSPEC: nothing moves",
         "slotspec",
         (
             Moment(
-                "Or nothing moves at all. Each row has a slot and begins at column 0; one that "
-                "gains more writes further right. Rejected K/V stay behind a mask until the "
-                "next round overwrites them.",
+                "Or nothing moves at all. Each row has a slot and begins at its left edge; "
+                "one that gains more writes further right. Rejected K/V stay behind a mask until "
+                "the next round overwrites them.",
                 finds.stale_tail,
                 words.slots,
                 "~ behind the ends of the rows; there is no δ.",

@@ -194,13 +194,14 @@ def shifts(scene: Scene) -> Line:
     before, gained = record.length_before, len(row.committed)
     return told(
         "L goes from {before} to {after}. Row {row} gained {gained}, so "
-        "δ = {after} − {before} − {gained} = {delta}: it moves {columns}.",
+        "δ = {after} − {before} − {gained} = {delta}: it moves {columns} to the {side}.",
         before=before,
         after=record.length,
         row=row.row,
         gained=gained,
-        delta=(f"{row.delta:+d}", "realign"),
+        delta=(f"{row.delta:+d}".replace("-", "−"), "realign"),
         columns=(counted(abs(row.delta), "column"), "realign"),
+        side="right" if row.delta > 0 else "left",
     )
 
 

@@ -1,0 +1,348 @@
+"""The guided tour: each stop shows in its records what its text claims."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
+from textual.widgets import OptionList
+
+from engine.errors import UserError
+from engine.pairs.registry import PairRequest
+from engine.records import RoundRecord, RowRound
+from engine.settings import Settings
+from tests.tui_app import screen_text, until
+from tui.app import BatchspecApp
+from tui.control import Control
+from tui.request import AppRequest
+from tui.tour.guide import State
+from tui.tour.panel import LINES, tour_body
+from tui.tour.scene import Scene
+from tui.tour.screen import StopsScreen, TourScreen
+from tui.tour.source import TourSource, recorded
+from tui.tour.stops import STOPS
+from tui.view.cursor import LAST, Phase
+from tui.view.lines import plain
+
+MOMENTS = [(stop.name, place) for stop in STOPS for place in range(len(stop.moments))]
+
+
+def gains(record: RoundRecord) -> list[int]:
+    return [len(row.committed) for row in record.rows]
+
+
+def one_token_a_row(scene: Scene) -> None:
+    assert len(scene.record.rows) == 4
+    assert gains(scene.record) == [1, 1, 1, 1]
+    assert not any(row.proposals for row in scene.record.rows)
+
+
+def proposals_wait(scene: Scene) -> None:
+    assert scene.spot.cursor.phase is Phase.DRAFT
+    assert len(scene.row.proposals) > 1
+
+
+def some_are_accepted(scene: Scene) -> None:
+    assert scene.spot.cursor.phase is Phase.VERIFY
+    assert 0 < scene.row.accepted < len(scene.row.proposals)
+
+
+def the_bonus_lands(scene: Scene) -> None:
+    row = scene.row
+    assert scene.spot.cursor.phase is Phase.ACCEPT
+    assert row.committed == (*row.proposals[: row.accepted], row.bonus)
+    assert row.bonus != row.proposals[row.accepted]
+
+
+def rows_gain_unequally(scene: Scene) -> None:
+    assert scene.spot.cursor.phase is Phase.ACCEPT
+    assert max(gains(scene.record)) > min(gains(scene.record))
+
+
+def a_hole_in_the_middle(scene: Scene) -> None:
+    kinds = [span.kind for span in scene.row.kept]
+    first = kinds.index("content")
+    last = len(kinds) - 1 - kinds[::-1].index("content")
+    assert "stale" in kinds[first:last]
+
+
+def positions_are_broken(scene: Scene) -> None:
+    broken = {(entry.invariant, entry.row) for entry in scene.record.violations}
+    assert ("I2", scene.spot.row) in broken
+
+
+def the_text_is_wrong(scene: Scene) -> None:
+    track = scene.timeline.tracks[scene.spot.row]
+    said = track.tokens[track.prompt_length : track.length_at(scene.number)]
+    right = scene.answers[scene.spot.row][: len(said)]
+    assert said[: len(right)] != list(right)
+    breaks = [at for at, entry in scene.timeline.breaks if entry.invariant in ("I2", "I3")]
+    assert min(breaks) <= scene.number
+
+
+def padding_piles_up(scene: Scene) -> None:
+    assert min(row.padding for row in scene.record.rows) > 0
+    assert "I1" in {entry.invariant for entry in scene.record.violations}
+
+
+def a_wrong_bonus(scene: Scene) -> None:
+    row = scene.row
+    assert row.bonus == row.proposals[row.accepted]
+    assert ("I5", row.row) in {(entry.invariant, entry.row) for entry in scene.record.violations}
+
+
+def rows_move_by_delta(scene: Scene) -> None:
+    record = scene.record
+    assert scene.spot.cursor.phase is LAST
+    assert scene.row.delta != 0
+    for row in record.rows:
+        assert row.delta == record.length - record.length_before - len(row.committed)
+        assert row.padding + row.content == record.length
+    assert not record.violations
+
+
+def moving_costs(scene: Scene) -> None:
+    rounds = scene.timeline.rounds[: scene.number]
+    assert sum(record.realign_bytes for record in rounds) > 0
+    assert sum(record.seconds.realign for record in rounds) > 0
+
+
+def a_group_of_one_length(scene: Scene) -> None:
+    assert scene.record.kind == "grouped"
+    assert len({row.before for row in scene.record.rows}) == 1
+    assert scene.record.realign_bytes == 0
+
+
+def a_fallback(scene: Scene) -> None:
+    assert scene.record.kind == "fallback"
+    assert len({row.before for row in scene.record.rows}) > 1
+
+
+def nothing_moves(scene: Scene) -> None:
+    rounds = scene.timeline.rounds[: scene.number]
+    assert not any(row.delta for record in rounds for row in record.rows)
+    assert not any(record.realign_bytes for record in rounds)
+    assert "stale" in {span.kind for span in scene.row.kept}
+
+
+def a_row_joins(scene: Scene) -> None:
+    assert scene.number > 1
+    assert scene.spot.row in scene.record.admitted
+
+
+CLAIMS: dict[tuple[str, int], Callable[[Scene], None]] = {
+    ("plain", 0): one_token_a_row,
+    ("speculation", 0): proposals_wait,
+    ("speculation", 1): some_are_accepted,
+    ("speculation", 2): the_bonus_lands,
+    ("raggedness", 0): rows_gain_unequally,
+    ("bsp", 0): a_hole_in_the_middle,
+    ("bsp", 1): positions_are_broken,
+    ("bsp", 2): the_text_is_wrong,
+    ("dsd", 0): padding_piles_up,
+    ("dsd", 1): a_wrong_bonus,
+    ("eqspec", 0): rows_move_by_delta,
+    ("cost", 0): moving_costs,
+    ("exspec", 0): a_group_of_one_length,
+    ("exspec", 1): a_fallback,
+    ("slots", 0): nothing_moves,
+    ("slots", 1): a_row_joins,
+}
+
+
+def make_tour(pair: str = "toy", *, animate: bool = False) -> BatchspecApp:
+    source = TourSource(AppRequest(pair=PairRequest(name=pair), tour=True))
+    control = Control(source, STOPS[0].settings(Settings()), paused=True)
+    app = BatchspecApp(control, tour=True)
+    app.playhead.animate = animate
+    return app
+
+
+def screen_of(app: BatchspecApp) -> TourScreen:
+    screen = app.screen
+    assert isinstance(screen, TourScreen)
+    return screen
+
+
+async def arrived(pilot: Pilot[Any]) -> TourScreen:
+    """Wait until the tour is at its stop."""
+    app: Any = pilot.app
+    await until(pilot, lambda: isinstance(app.screen, TourScreen), 60.0)
+    screen = screen_of(app)
+    await until(pilot, lambda: screen.guide.state is State.THERE, 60.0)
+    await pilot.pause(0.1)
+    return screen
+
+
+def sound(screen: TourScreen, *, all_found: bool) -> None:
+    """What is said at this stop is so, is on the screen, and fits."""
+    guide = screen.guide
+    shown = screen_text(screen.app)
+    assert guide.now.title in shown
+    assert guide.moment_now.look.split(":")[0][:40] in shown
+    assert len(tour_body(guide, 0, 80)) < LINES
+    assert screen.panel.at_stop
+    if guide.scene is None:
+        assert guide.missing
+        assert not all_found or (guide.now.name, guide.moment) == ("exspec", 0)
+        assert guide.moment_now.otherwise
+        return
+    assert screen.playhead.cursor == guide.scene.spot.cursor
+    assert screen.selected == guide.scene.spot.row
+    assert guide.scene.record.round == screen.playhead.cursor.round
+    CLAIMS[guide.now.name, guide.moment](guide.scene)
+    first = plain(guide.words()).split()[:2]
+    assert " ".join(first) in " ".join(shown.split())
+
+
+def test_every_moment_has_its_claim() -> None:
+    assert set(CLAIMS) == set(MOMENTS)
+    assert 8 <= len(STOPS) <= 10
+
+
+def test_no_text_has_a_figure_of_its_own() -> None:
+    for stop in STOPS:
+        for moment in stop.moments:
+            texts = (stop.title, moment.lead, moment.look, moment.otherwise)
+            assert not any(character.isdigit() for text in texts for character in text), texts
+
+
+@pytest.mark.parametrize("size", [(120, 35), (80, 24)])
+async def test_a_walk_through_all_stops_on_the_live_engine(size: tuple[int, int]) -> None:
+    app = make_tour()
+    async with app.run_test(size=size) as pilot:
+        seen = []
+        for place in range(len(MOMENTS)):
+            if place:
+                await pilot.press("pagedown")
+            screen = await arrived(pilot)
+            sound(screen, all_found=True)
+            assert f"live · {'toy'}" in screen_text(app)
+            seen.append((screen.guide.now.name, screen.guide.moment))
+        assert seen == MOMENTS
+        await pilot.press("pagedown")
+        await pilot.pause(0.1)
+        assert screen.guide.is_last
+
+
+@pytest.fixture
+def no_weights(home: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("engine.pairs.smollm2.installed_gguf", lambda: None)
+
+
+@pytest.mark.parametrize("size", [(120, 35), (80, 24)])
+async def test_without_weights_the_shipped_traces_tell_the_same(
+    size: tuple[int, int], no_weights: None
+) -> None:
+    app = make_tour("smollm2")
+    async with app.run_test(size=size) as pilot:
+        for place in range(len(MOMENTS)):
+            if place:
+                await pilot.press("pagedown")
+            screen = await arrived(pilot)
+            assert screen.guide.scene is not None
+            sound(screen, all_found=True)
+            assert "recorded" in screen_text(app)
+        assert not screen.source.live
+
+
+async def test_a_pair_that_cannot_be_loaded_is_no_end_of_the_tour(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    def broken(*unused: object) -> Iterator[None]:
+        raise UserError("the models [/INST] are not to be had")
+
+    monkeypatch.setattr(TourSource, "_load", broken)
+    app = make_tour()
+    async with app.run_test(size=(120, 35)) as pilot:
+        screen = await arrived(pilot)
+        assert screen.source.why == "the models [/INST] are not to be had"
+        assert "recorded" in screen_text(app)
+        sound(screen, all_found=True)
+
+
+async def test_leave_and_come_back() -> None:
+    app = make_tour()
+    async with app.run_test(size=(120, 35)) as pilot:
+        screen = await arrived(pilot)
+        for _ in range(2):
+            await pilot.press("pagedown")
+            await arrived(pilot)
+        there = app.playhead.cursor
+        await pilot.press("T")
+        await until(pilot, lambda: screen.panel.size.height == 1)
+        assert "back to it" in screen_text(app)
+        await pilot.press("m")
+        await until(pilot, lambda: bool(app.screen.query(OptionList)))
+        await pilot.press("home", "enter")
+        await until(pilot, lambda: app.control.settings.method == "autoregressive")
+        await until(pilot, lambda: app.control.timeline.last > 3)
+        await pilot.press("space", "2", "p")
+        await pilot.press("T")
+        screen = await arrived(pilot)
+        assert app.control.settings.method == "eqspec"
+        assert app.playhead.cursor == there
+        assert screen.panel.size.height > 1
+        await pilot.press("n")
+        await until(pilot, lambda: "back to the stop" in screen_text(app))
+        await pilot.press("T")
+        await until(pilot, lambda: app.playhead.cursor == there)
+
+
+async def test_the_list_of_stops_and_back_again() -> None:
+    app = make_tour()
+    async with app.run_test(size=(80, 24)) as pilot:
+        await arrived(pilot)
+        await pilot.press("S")
+        await until(pilot, lambda: isinstance(app.screen, StopsScreen))
+        await pilot.pause(0.1)
+        assert all(stop.title in screen_text(app) for stop in STOPS)
+        await pilot.press("end", "enter")
+        screen = await arrived(pilot)
+        assert screen.guide.now is STOPS[-1]
+        await pilot.press("pageup")
+        screen = await arrived(pilot)
+        assert screen.guide.now is STOPS[-2]
+        assert screen.guide.moment == len(STOPS[-2].moments) - 1
+        sound(screen, all_found=True)
+
+
+async def test_the_way_to_a_stop_is_walked() -> None:
+    app = make_tour(animate=True)
+    async with app.run_test(size=(120, 35)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, TourScreen), 60.0)
+        screen = screen_of(app)
+        seen = set()
+        await until(pilot, lambda: app.control.timeline.last >= 1, 60.0)
+
+        def there() -> bool:
+            seen.add(app.playhead.cursor.round)
+            return screen.guide.state is State.THERE
+
+        await until(pilot, there, 30.0)
+        assert {0, 1, 2, 3} <= seen
+        sound(screen, all_found=True)
+
+
+@pytest.mark.parametrize("stop", STOPS, ids=[stop.name for stop in STOPS])
+def test_more_rounds_never_move_a_spot(stop: Any) -> None:
+    from tui.view.timeline import Timeline
+
+    timeline, found = Timeline(), {}
+    right: dict[int, tuple[int, ...]] = {}
+    for record in recorded("eqspec"):
+        rows: tuple[RowRound, ...] = getattr(record, "rows", ())
+        if isinstance(record, RoundRecord):
+            for row in rows:
+                right[row.row] = (*right.get(row.row, ()), *row.committed)
+    for record in recorded(stop.method):
+        timeline.add(record)
+        if not isinstance(record, RoundRecord) or timeline.last < stop.rounds:
+            continue
+        for place, moment in enumerate(stop.moments):
+            spot = moment.find(timeline, right)
+            if spot is not None:
+                assert found.setdefault(place, spot) == spot
+    assert set(found) == set(range(len(stop.moments)))
