@@ -89,6 +89,8 @@ KEYS: tuple[Key, ...] = (
         counted=True),
     Key("down,j", "select(1)", "row down", "Select the row below", "View", display="↓ j",
         counted=True),
+    Key("enter", "inspect", "inspect", "Inspect the row: how its tokens were judged, how it lies",
+        "View", footer=True),
     Key("tab", "cycle_pane(1)", "pane", "On a small screen: the next of the lower panes",
         "View"),
     Key("shift+tab", "cycle_pane(-1)", "pane back", "The pane before", "View",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from textual import events
+from textual import events, on
 from textual.screen import Screen
 
 from engine.errors import UserError
@@ -17,10 +17,11 @@ from tui.faultlab import FaultLab
 from tui.playhead import Playhead
 from tui.screens.error import ErrorScreen
 from tui.screens.faulting import open_fault_lab
+from tui.screens.inspect import InspectScreen
 from tui.screens.methods import MethodScreen
 from tui.view.frame import CellMode, Frame
 from tui.view.texts import visible_rows
-from tui.widgets.tensor import TensorSection
+from tui.widgets.tensor import TensorSection, TokenPicked
 
 
 class RunScreen(Screen[None]):
@@ -168,6 +169,16 @@ class RunScreen(Screen[None]):
         self.selected = rows[max(0, min(len(rows) - 1, place + step))]
         self.show_frame()
         self.query_one(TensorSection).tensor.reveal(self.selected)
+
+    def action_inspect(self) -> None:
+        """The selected row's round in full."""
+        self.take_count()
+        self.app.push_screen(InspectScreen(self))
+
+    @on(TokenPicked)
+    def _token_picked(self, event: TokenPicked) -> None:
+        self.selected = event.row
+        self.app.push_screen(InspectScreen(self, event.place))
 
     def action_cycle_pane(self, step: int) -> None:
         self.choose_pane(self.pane + step)

@@ -81,7 +81,7 @@ def _realign_lines(frame: Frame) -> list[Line]:
             ("realign all", "dim"),
             (f"{100 * timeline.realign_share_at(number):.1f} %".rjust(7), "realign"),
         ],
-        [("K/V moved ", "dim"), (_bytes(timeline.bytes_at(number)).rjust(8), "text")],
+        [("K/V moved ", "dim"), (bytes_words(timeline.bytes_at(number)).rjust(8), "text")],
     ]
 
 
@@ -98,7 +98,7 @@ def _legend(recent: Phases, names: list[str], rounds: int, width: int) -> Line:
 def _shares(frame: Frame, width: int) -> list[Line]:
     number = frame.cursor.round
     share = frame.timeline.realign_share_at(number)
-    moved = _bytes(frame.timeline.bytes_at(number))
+    moved = bytes_words(frame.timeline.bytes_at(number))
     return [
         spread(
             [("realign, all rounds ", "dim"), (f"{100 * share:.1f} %", "realign")],
@@ -194,7 +194,8 @@ def _duration(seconds: float) -> str:
     return f"{1e6 * seconds:.0f} µs"
 
 
-def _bytes(count: int) -> str:
+def bytes_words(count: int) -> str:
+    """Bytes in the unit that suits them."""
     value = float(count)
     for unit in ("B", "kB", "MB", "GB", "TB"):
         if value < 1000 or unit == "TB":

@@ -124,12 +124,9 @@ def paint_row(
     """All lines of one row of the batch."""
     selected = frame.selected == row.row
     first: Line = _gutter(frame, row, shape, selected)
-    start = shape.start
+    start = first_column(view, row, shape)
     if shape.past:
-        until = start
-        if view.own_tails:
-            until = view.end
-            start = max(0, row.end - shape.columns - (view.end - shape.start - shape.columns))
+        until = view.end if view.own_tails else start
         kinds = cells.overview(row.segments, 0, until, shape.past)
         first.extend(_runs(kinds))
         first.append(("┊", "rule"))
@@ -145,6 +142,13 @@ def paint_row(
     while len(lines) < height:
         lines.append([(" " * shape.width, "text")])
     return lines
+
+
+def first_column(view: TensorView, row: TensorRow, shape: Geometry) -> int:
+    """The first column of the row that is drawn in full."""
+    if not shape.past or not view.own_tails:
+        return shape.start
+    return max(0, row.end - shape.columns - (view.end - shape.start - shape.columns))
 
 
 def row_edge(view: TensorView, row: TensorRow) -> int:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from textual import events
 from textual.app import ComposeResult
+from textual.message import Message
 
 from tui.view.frame import Frame
 from tui.view.lines import Line
@@ -18,10 +19,21 @@ from tui.view.paint_tensor import (
     paint_ruler,
     row_height,
 )
+from tui.view.pick import token_under
 from tui.view.tensor import TensorView, tensor_view
 from tui.widgets.pane import Pane
 from tui.widgets.panes import RowPicked
 from tui.widgets.section import Section
+
+
+class TokenPicked(Message):
+    """A cell of the selected row was clicked."""
+
+    def __init__(self, row: int, place: int | None) -> None:
+        super().__init__()
+        self.row = row
+        self.place = place
+        """Which of the row's tokens it holds; None: none of its own."""
 
 
 class TensorPane(Pane):
@@ -86,8 +98,14 @@ class TensorPane(Pane):
 
     def on_click(self, event: events.Click) -> None:
         place = (event.y + round(self.scroll_y)) // self._each
-        if 0 <= place < len(self.view.rows):
-            self.post_message(RowPicked(self.view.rows[place].row))
+        if not 0 <= place < len(self.view.rows):
+            return
+        row = self.view.rows[place]
+        if row.row != self.frame.selected:
+            self.post_message(RowPicked(row.row))
+            return
+        shape = self.shape(self._room()[0])
+        self.post_message(TokenPicked(row.row, token_under(self.view, row, shape, event.x)))
 
     def on_mouse_scroll_left(self, event: events.MouseScrollLeft) -> None:
         self.pan(-4)

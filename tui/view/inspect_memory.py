@@ -1,0 +1,111 @@
+"""A row in memory: the columns as the target read them, and after the round; what moved."""
+
+from __future__ import annotations
+
+from tui.showable import fit
+from tui.view.cells import Kind, Segment, fed, kept
+from tui.view.closeup import CloseUp
+from tui.view.cost import bytes_words
+from tui.view.cursor import LAST, Phase
+from tui.view.lines import Line, crop
+
+NAMES = {
+    Kind.PAD: "padding",
+    Kind.PROMPT: "prompt",
+    Kind.COMMITTED: "committed",
+    Kind.ACCEPTED: "accepted",
+    Kind.BONUS: "bonus",
+    Kind.PROPOSED: "proposed",
+    Kind.REJECTED: "rejected",
+    Kind.STALE: "stale",
+    Kind.GHOST: "ghost",
+}
+
+
+def memory_lines(look: CloseUp, width: int) -> list[Line]:
+    """What lay in which column: when the target read it, and after the round."""
+    row, phase = look.row, look.frame.cursor.phase
+    track = look.frame.timeline.tracks[row.row]
+    shown = Phase.ACCEPT if phase is LAST else phase
+    before = fed(row, track.prompt_length, Phase.VERIFY if shown > Phase.VERIFY else shown)
+    lines: list[Line] = [[("as the target read it", "title")], _columns_head(width)]
+    lines += [_segment(segment, width, cache=False) for segment in before]
+    if phase is LAST:
+        after = kept(row, track.prompt_length)
+        lines += [[], [("after the round", "title")], _columns_head(width)]
+        lines += [_segment(segment, width, cache=True) for segment in after]
+    return [crop(line, width) for line in lines]
+
+
+def _columns_head(width: int) -> Line:
+    words = fit("  columns", 14) + fit("tokens", 12) + fit("", 12) + fit("positions", 12)
+    return [(words + fit("mask", 12) + "K/V", "dim")]
+
+
+def _segment(segment: Segment, width: int, *, cache: bool) -> Line:
+    tokens = _range(segment.first, segment.length) if segment.first >= 0 else "–"
+    position = "–" if segment.position is None else _range(segment.position, segment.length)
+    mask = "● attended" if segment.attended else "○ hidden"
+    if segment.kind is Kind.PAD:
+        held = ""
+    elif segment.kind is Kind.GHOST:
+        held = "ghost: valid, and not the row's own"
+    elif segment.kind is Kind.STALE and cache:
+        held = "stale: of no committed token"
+    elif not segment.cached:
+        held = "none yet: fed in the next round" if cache else "written in this round"
+    elif segment.kind in (Kind.PROPOSED, Kind.REJECTED, Kind.ACCEPTED) and not cache:
+        held = "written in this round"
+    else:
+        held = "valid"
+    return [
+        ("  " + fit(_range(segment.start, segment.length), 12), "text"),
+        (fit(tokens, 12), "text"),
+        (fit(NAMES.get(segment.kind, ""), 12), segment.kind.value),
+        (fit(position, 12), "text"),
+        (fit(mask, 12), "text" if segment.attended else "dim"),
+        (held, "dim" if held == "valid" else "text"),
+    ]
+
+
+def _range(first: int, length: int) -> str:
+    return str(first) if length == 1 else f"{first}…{first + length - 1}"
+
+
+def moved_lines(look: CloseUp, width: int) -> list[Line]:
+    """The realignment of this row: from where to where, and how many bytes that is."""
+    row = look.row
+    if look.frame.cursor.phase is not LAST:
+        return []
+    figures = f"{row.kv_length} slots hold committed tokens (draft: {row.draft_kv_length})"
+    lines = [
+        [("realignment  ", "title"), *_move(look)],
+        [("cache        ", "title"), (figures, "text")],
+    ]
+    if row.finish_reason:
+        lines.append([("ended        ", "title"), (row.finish_reason, "text")])
+    if row.why:
+        lines.append([("schedule     ", "title"), (row.why, "text")])
+    return [crop(line, width) for line in lines]
+
+
+def _move(look: CloseUp) -> Line:
+    row, timeline = look.row, look.frame.timeline
+    record = timeline.round_at(look.frame.cursor.round)
+    if record is not None and record.kind == "slots":
+        return [("a slot never moves: δ does not exist", "text")]
+    if row.finish_reason:
+        return [("the row has left the batch", "text")]
+    if row.delta == 0:
+        return [("δ = 0: the row stays in its columns", "text")]
+    old, length = row.padding - row.delta, row.before
+    if look.frame.method == "exspec":
+        words = f"δ = {row.delta:+d}: padded by {row.delta} to meet longer rows, and unpadded again"
+    else:
+        old_columns, columns = _range(max(0, old), length), _range(row.padding, length)
+        words = f"δ = {row.delta:+d}: columns {old_columns} → {columns}"
+    each = timeline.pair.kv_bytes_per_token
+    if each and look.frame.method != "dsd":
+        moved = 2 * row.kv_length * each
+        words += f", {bytes_words(moved)} of the target's K/V read and written"
+    return [(words, "realign")]
