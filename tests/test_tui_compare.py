@@ -332,8 +332,8 @@ async def test_a_comparison_is_recorded_beside_the_run(tmp_path: Path) -> None:
 
 async def test_what_cannot_be_compared_says_so() -> None:
     app = make_app(MadeUp(delay=0.01))
-    async with app.run_test(size=(120, 35)) as pilot:
+    async with app.run_test(size=(120, 35), notifications=True) as pilot:
         await ready(pilot, 2)
-        await pilot.press("b")
-        await until(pilot, lambda: "A recorded run has" in screen_text(app))
+        await pilot.press("space", "b")
+        await until(pilot, lambda: "nothing to be" in screen_text(app))
         assert isinstance(app.screen, MainScreen)
