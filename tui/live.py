@@ -146,9 +146,7 @@ class LiveSource:
             progress=progress,
         )
         progress("encoding the prompts", None)
-        limit = pair.target.context
-        if pair.draft is not None:
-            limit = min(limit, pair.draft.context)
+        limit = pair.info.context  # where the draft's is shorter, rows beyond it are not drafted
         self._prompts = encode_prompts(request.prompts, pair.tokenizer, request.chat, limit)
         self._pair = pair
         # What is loaded stays: the collector need not walk through it again and again.

@@ -48,6 +48,11 @@ class Side:
         self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
         return logits
 
+    def prefilled(self, row: Sequence) -> int:
+        """Valid K/V of a row after its prefill: none where it is longer than this model's
+        context (a draft's may be the shorter one; such a row is not drafted for)."""
+        return row.length - 1 if row.length - 1 <= self.model.context else 0
+
     def stamp(self) -> None:
         """Enter what was fed since the last call in the ledger."""
         for store, cells, ids, real, positions in self.unstamped:

@@ -57,7 +57,7 @@ class Ragged(Rectangle):
             self.pool.append(row)
         for side in self.sides:
             cells = {row.index: self._home[row.index] * side.store.columns for row in rows}
-            side.valid |= {row.index: row.length - 1 for row in rows}
+            side.valid |= {row.index: side.prefilled(row) for row in rows}
             prefill(side, rows, cells)
 
     def choose(self, rows: list[Sequence]) -> int:

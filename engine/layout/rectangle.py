@@ -34,7 +34,7 @@ class Rectangle(Layout):
         self.paddings = {row.index: self._length - row.length for row in rows}
         for side in self.sides:
             side.store.clear(len(rows), self._length + self.room + SLACK)
-            side.valid = {row.index: row.length - 1 for row in rows}
+            side.valid = {row.index: side.prefilled(row) for row in rows}
             if self._length > 1:
                 block = self.committed(self._length, side.model.device)[:, :-1]
                 self.feed(side, block, -self._length, keep=1)

@@ -54,7 +54,7 @@ class Slots(Layout):
         self.rows = [*self.rows, *rows]
         cells = {row.index: place * self.columns for place, row in enumerate(rows, first)}
         for side in self.sides:
-            side.valid |= {row.index: row.length - 1 for row in rows}
+            side.valid |= {row.index: side.prefilled(row) for row in rows}
             if self.strict and side is self.target:
                 self._prefill_in_blocks(first)
             else:
