@@ -39,6 +39,7 @@ class Commands(LazyGroup):
         "bench": Lazy("tui.commands.bench", "bench", "Throughput and costs of the methods."),
         "replay": Lazy("tui.commands.replay", "replay", "The app on a recorded run, or on two."),
         "export": Lazy("tui.commands.export", "export", "A recorded run for other programs."),
+        "check": Lazy("tui.commands.check", "check", "Another engine's tokens, row by row."),
         "pairs": Lazy("tui.commands.pairs", "pairs", "List, fetch and export model pairs."),
         "doctor": Lazy("tui.commands.doctor", "doctor", "Versions, devices, memory, weights."),
         "distill": Lazy(
