@@ -6,7 +6,9 @@ next round on the run goes on otherwise; nothing that was committed is touched.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from collections.abc import Sequence as Seq
+from contextlib import contextmanager
 
 import msgspec
 
@@ -42,10 +44,8 @@ def change(run: Run, settings: Settings) -> ChangeRecord:
         draft_tokens.draft_tokens = settings.draft_tokens
         run.settings = settings
     else:
-        sampler = run.loop.sampler
-        run.restart(settings)
-        if isinstance(sampler, NotingSampler) and isinstance(run.loop.sampler, NotingSampler):
-            run.loop.sampler.wanted = sampler.wanted
+        with _wanted_kept(run):
+            run.restart(settings)
     header = run.header()
     return _record(run, difference(was, settings), settings=header.settings)
 
@@ -83,7 +83,8 @@ def add_prompt(run: Run, text: str, chat: bool | None = None) -> ChangeRecord:
     if encoded.error is not None:
         raise UserError(encoded.error)
     prompt = msgspec.structs.replace(encoded, index=len(run.prompts))
-    run.join(prompt)
+    with _wanted_kept(run):
+        run.join(prompt)
     return _record(run, f"prompt {prompt.index} joins", prompts=(prompt,), ids=prompt.ids)
 
 
@@ -108,6 +109,16 @@ def force(run: Run, row: int, text: str) -> ChangeRecord:
     loop.sampler.wanted[row] = tokens
     said = "".join(run.pair.tokenizer.piece(token) for token in tokens)
     return _record(run, f"row {row} is to propose “{said}”", ids=tokens)
+
+
+@contextmanager
+def _wanted_kept(run: Run) -> Iterator[None]:
+    """What is to be proposed next is asked for still when the loop is made anew."""
+    before = run.loop.sampler
+    yield
+    after = run.loop.sampler
+    if isinstance(before, NotingSampler) and isinstance(after, NotingSampler):
+        after.wanted = before.wanted
 
 
 def tokens_of(run: Run, text: str) -> tuple[int, ...]:

@@ -91,3 +91,44 @@ async def test_k_is_chosen_by_itself_and_the_screen_says_why() -> None:
         shown = screen_text(app)
         assert "auto" in shown
         assert "measuring K = 0" in shown
+
+
+async def test_interventions_by_their_menu() -> None:
+    app = toy_app()
+    async with app.run_test(size=(120, 35), notifications=True) as pilot:
+        await ready(pilot)
+        await pilot.press("2", "n")
+        await until(pilot, lambda: app.control.timeline.last == 2)
+        timeline = app.control.timeline
+
+        async def choose(place: int, text: str) -> ChangeRecord:
+            count = len(timeline.changes)
+            await pilot.press("e")
+            await pilot.pause(0.1)
+            await pilot.press(*["down"] * place, "enter")
+            await pilot.pause(0.1)
+            await pilot.press("ctrl+u", *text, "enter")
+            await until(pilot, lambda: len(timeline.changes) > count)
+            return timeline.changes[-1]
+
+        forced = await choose(0, "#300 #301")
+        assert "is to propose" in forced.what
+        joined = await choose(1, "one more")
+        assert joined.prompts[0].text == "one more"
+        assert len(timeline.tracks) == 5
+        assert (await choose(2, "0.7")).what == "temperature = 0.7"
+        await until(pilot, lambda: "T 0.0→0.7" in screen_text(app))
+        await pilot.press("n")
+        await until(pilot, lambda: timeline.last == 3)
+        row = timeline.rounds[2].rows[0]
+        assert row.forced == 2
+        assert row.proposals[:2] == (300, 301)
+        assert row.tests[0].draw is not None
+        await pilot.press("enter")
+        await until(pilot, lambda: " 1! " in screen_text(app))
+        await pilot.press("escape", "e")
+        await pilot.pause(0.1)
+        await pilot.press("down", "down", "enter")
+        await pilot.pause(0.1)
+        await pilot.press("ctrl+u", *"hot", "enter")
+        await until(pilot, lambda: "“hot” is no number" in screen_text(app))

@@ -15,11 +15,16 @@ from tui.change import Changes, replaced
 from tui.control import Control
 from tui.faultlab import FaultLab
 from tui.playhead import Playhead
+from tui.screens.copying import open_copy
 from tui.screens.error import ErrorScreen
 from tui.screens.faulting import open_fault_lab
 from tui.screens.inspect import InspectScreen
+from tui.screens.intervening import open_interventions
 from tui.screens.methods import MethodScreen
+from tui.screens.searching import open_search, walk_hits
+from tui.view.cursor import Cursor
 from tui.view.frame import CellMode, Frame
+from tui.view.search import Hits
 from tui.view.texts import visible_rows
 from tui.widgets.tensor import TensorSection, TokenPicked
 
@@ -38,6 +43,8 @@ class RunScreen(Screen[None]):
         self.pane = 0
         self.lab: FaultLab | None = None
         self.changes = Changes(control)
+        self.hits: Hits | None = None
+        """What was searched for, and found."""
 
     def show_frame(self) -> None:
         """Show what is now to be shown."""
@@ -67,6 +74,10 @@ class RunScreen(Screen[None]):
         count = int(self.count) if self.count else default
         self.count = ""
         return count
+
+    @property
+    def cursor(self) -> Cursor:
+        return self.playhead.cursor
 
     @property
     def last(self) -> int:
@@ -173,7 +184,24 @@ class RunScreen(Screen[None]):
     def action_inspect(self) -> None:
         """The selected row's round in full."""
         self.take_count()
-        self.app.push_screen(InspectScreen(self))
+        hit = self.hits.current if self.hits is not None else None
+        found = hit is not None and (hit.row, hit.number) == (self.selected, self.cursor.round)
+        self.app.push_screen(InspectScreen(self, hit.place if hit is not None and found else None))
+
+    def action_search(self) -> None:
+        self.take_count()
+        open_search(self)
+
+    def action_next_hit(self, step: int) -> None:
+        walk_hits(self, step * self.take_count())
+
+    def action_copy(self) -> None:
+        self.take_count()
+        open_copy(self)
+
+    def action_intervene(self) -> None:
+        self.take_count()
+        open_interventions(self)
 
     @on(TokenPicked)
     def _token_picked(self, event: TokenPicked) -> None:

@@ -1,0 +1,101 @@
+"""`e`: changes to the run as it goes, chosen from a list and typed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, NamedTuple
+
+from engine.errors import UserError
+from tui.screens.ask import AskScreen, Choice, ChooseScreen
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from tui.screens.actions import RunScreen
+
+    Apply = Callable[[str], None]
+
+
+class Setting(NamedTuple):
+    """A setting that can be typed."""
+
+    name: str
+    label: str
+    kind: type
+    note: str
+
+
+SETTINGS = (
+    Setting("temperature", "temperature", float, "0 is greedy decoding"),
+    Setting("top_k", "top-k", int, "sample from so many tokens; 0: off"),
+    Setting("top_p", "top-p", float, "sample from this share; 1: off"),
+    Setting("seed", "seed", int, "of the sampling"),
+    Setting("batch_size", "batch size, B", int, "rows in a batch"),
+    Setting("window", "window, W", int, "rows in view of exspec"),
+    Setting("draft_tokens", "draft tokens, K", int, "or auto"),
+    Setting("max_new_tokens", "max new tokens", int, "budget of each row"),
+)
+
+
+def open_interventions(screen: RunScreen) -> None:
+    """Ask what is to change from the next round on."""
+    if not screen.changes.can_change:
+        over = "The run is over: r starts again." if screen.control.source.live else ""
+        screen.notify(over or "A recorded run stays as it was.", timeout=3)
+        return
+    row = screen.frame_now().selected
+    choices = [
+        Choice("force", "force a proposal", f"what row {row}'s draft is to say next"),
+        Choice("prompt", "add a prompt", "at the end of the queue"),
+    ]
+    for setting in SETTINGS:
+        choices.append(Choice(setting.name, setting.label, f"{_now(screen, setting)}"))
+
+    def chosen(choice: str | None) -> None:
+        if choice == "prompt":
+            ask("one more prompt", "", "", lambda text: screen.changes.prompt(text, _chat(screen)))
+        elif choice == "force" and row is not None:
+            title = f"row {row}'s draft is to say"
+            note = "the target judges it · a text, or token ids: #12 #7"
+            ask(title, note, "", lambda text: screen.changes.proposal(row, text))
+        elif choice is not None:
+            setting = next(setting for setting in SETTINGS if setting.name == choice)
+            value = str(_now(screen, setting))
+            ask(setting.label, setting.note, value, lambda text: _set(screen, setting, text))
+
+    def ask(title: str, note: str, value: str, then: Apply) -> None:
+        def answered(text: str | None) -> None:
+            if text:
+                then(text)
+                screen.show_frame()
+
+        screen.app.push_screen(AskScreen(title, note, value), answered)
+
+    screen.app.push_screen(ChooseScreen("from the next round on", choices), chosen)
+
+
+def _now(screen: RunScreen, setting: Setting) -> object:
+    settings = screen.control.settings
+    place = settings if hasattr(settings, setting.name) else settings.sampling
+    return getattr(place, setting.name)
+
+
+def _chat(screen: RunScreen) -> bool | None:
+    """Whether this run's prompts wear the chat template."""
+    request = getattr(screen.control.source, "request", None)
+    return request.chat if request is not None else None
+
+
+def _set(screen: RunScreen, setting: Setting, text: str) -> None:
+    value: object = text.strip()
+    if not (setting.name == "draft_tokens" and value == "auto"):
+        try:
+            value = setting.kind(text)
+        except ValueError:
+            screen.notify(
+                f"{setting.label}: “{text}” is no number", severity="warning", markup=False
+            )
+            return
+    try:
+        screen.changes.settings(**{setting.name: value})
+    except UserError as error:
+        screen.notify(str(error), severity="warning", markup=False)
