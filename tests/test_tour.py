@@ -143,6 +143,7 @@ CLAIMS: dict[tuple[str, int], Callable[[Scene], None]] = {
     ("bsp", 2): the_text_is_wrong,
     ("dsd", 0): padding_piles_up,
     ("dsd", 1): a_wrong_bonus,
+    ("dsd", 2): the_text_is_wrong,
     ("eqspec", 0): rows_move_by_delta,
     ("cost", 0): moving_costs,
     ("exspec", 0): a_group_of_one_length,

@@ -147,7 +147,7 @@ def first_breach(*invariants: str) -> Find:
 
 
 def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
-    """The first token that is not what a correct method says."""
+    """The row whose text is wrong first, when that can be read."""
     astray = [
         found
         for row in timeline.tracks
@@ -156,7 +156,9 @@ def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
     if not astray:
         return None
     first = min(astray, key=lambda found: (found.round, found.row))
-    return spot(first.round, first.row)
+    track = timeline.tracks[first.row]
+    seen = [number for number in track.rounds if number in EARLY or number == first.round]
+    return spot(max(seen), first.row)
 
 
 def wasted(record: RoundRecord) -> int:

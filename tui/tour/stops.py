@@ -19,17 +19,17 @@ from tui.view.lines import Line
 PROMPTS = tuple(
     PromptEntry(text=text)
     for text in (
-        "What is the capital of France?",
+        "What is the capital of France, and what is it known for?",
         "Explain in two sentences how a loaf of bread is baked.",
         "Write the beginning of a story about a small house by the sea, and the old woman "
         "who lives there with her cat.",
-        "Count from one to twenty.",
+        "Give me three tips for a good night's sleep.",
         "Name the days of the week.",
         "Why is the sky blue?",
         "Name the planets of the solar system, from the sun outwards.",
         "What is the opposite of cold?",
         "Write a short poem about autumn leaves.",
-        "Give me three tips for a good night's sleep.",
+        "Where does the sun rise?",
         "How many legs does a spider have?",
         "What makes a good friend?",
     )
@@ -123,7 +123,7 @@ STOPS = (
             ),
             Moment(
                 "The accepted guesses are kept, and the target's own choice comes on top: the "
-                "bonus. The text is the same as without a draft, token by token.",
+                "bonus. The target alone would have written the same, up to rounding.",
                 finds.judged(Phase.ACCEPT),
                 words.landed,
                 "★ the bonus, in the place of the first wrong guess.",
@@ -192,12 +192,21 @@ STOPS = (
                 pane="invariants",
             ),
             Moment(
-                "As the bonus it takes the draft's first wrong guess. Padding is read as if it "
-                "were text, too.",
+                "And as the bonus it takes the draft's first wrong guess: the one token of "
+                "which it is known that the target would not have said it.",
                 finds.wrong_bonus,
                 words.false_bonus,
-                "★, and the text that comes of it.",
+                "★ in the row.",
                 otherwise="In this run the draft's guess and the target's choice agree.",
+                pane="invariants",
+            ),
+            Moment(
+                "Here too nothing crashes, and by the usual figures it does well: nonsense is "
+                "easy to guess.",
+                finds.first_rubbish,
+                words.easy_rubbish,
+                "the texts, and “accepted” at the top.",
+                otherwise="In this run every token is still right, by luck.",
             ),
         ),
     ),

@@ -35,8 +35,8 @@ def rows_named(rows: list[int]) -> str:
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
-def counted(count: int, noun: str) -> str:
-    return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
+def counted(count: int, noun: str, nouns: str = "") -> str:
+    return f"{count} {noun}" if count == 1 else f"{count} {nouns or noun + 's'}"
 
 
 def quoted(scene: Scene, *tokens: int) -> str:
@@ -145,19 +145,40 @@ def positions(scene: Scene) -> Line:
 
 
 def rubbish(scene: Scene) -> Line:
+    """When the row went astray, and at what speed it goes on."""
+    return [
+        *went_astray(scene),
+        *told(
+            " {wrong} of {rows} are wrong by now, at {pace} tokens a second.",
+            wrong=(_astray(scene), "diverged"),
+            rows=counted(len(scene.record.rows), "row"),
+            pace=f"{scene.timeline.speed_at(scene.number):.0f}",
+        ),
+    ]
+
+
+def easy_rubbish(scene: Scene) -> Line:
+    """When the row went astray, and how many of the guesses are accepted."""
+    return [
+        *told(
+            "{accepted} of {count} are accepted on average. ",
+            accepted=(f"{scene.timeline.accepted_at(scene.number):.1f}", "accepted"),
+            count=counted(scene.record.draft_tokens, "guess", "guesses"),
+        ),
+        *went_astray(scene),
+    ]
+
+
+def went_astray(scene: Scene) -> Line:
     astray = first_astray(scene.timeline, scene.answers, scene.spot.row)
     if astray is None:
         return []
     return told(
-        "Row {row} went astray in round {round}: it says {got}, {due} was right. "
-        "{wrong} of {rows} are wrong by now, at {pace} tokens a second.",
+        "Row {row} went astray in round {round}: it says {got}, {due} was right.",
         row=astray.row,
         round=astray.round,
         got=(quoted(scene, astray.got), "diverged"),
         due=(quoted(scene, astray.due), "accepted"),
-        wrong=(_astray(scene), "diverged"),
-        rows=counted(len(scene.record.rows), "row"),
-        pace=f"{scene.timeline.speed_at(scene.number):.0f}",
     )
 
 
@@ -181,12 +202,12 @@ def piling(scene: Scene) -> Line:
 def false_bonus(scene: Scene) -> Line:
     row = scene.row
     assert row.bonus is not None
-    return told(
-        "Row {row} commits {bonus}, the very guess that was rejected. {breach}.",
+    line = told(
+        "Row {row} commits {bonus}, the very guess that was rejected. ",
         row=row.row,
         bonus=(quoted(scene, row.bonus), "diverged"),
-        breach=("I5 is broken", "broken"),
     )
+    return [*line, *breach(scene, "I5")]
 
 
 def shifts(scene: Scene) -> Line:
