@@ -70,6 +70,15 @@ class Score(NamedTuple):
     spoiled: int
     """Tokens that a right reading gives and it does not."""
 
+    @property
+    def worth(self) -> int:
+        return self.explained - self.spoiled
+
+    @property
+    def holds(self) -> bool:
+        """Whether it may be called the cause: most of what is wrong comes of it."""
+        return self.explained > 0 and self.worth > 0 and 2 * self.explained > self.of
+
 
 class Explainer:
     """Finds the cause of each row's first difference."""
@@ -172,20 +181,19 @@ class Explainer:
             )
             if self._probe.fits(reading)
         ]
-        best: tuple[int, Reading, Score] | None = None
+        best: tuple[Reading, Score] | None = None
         for reading, logits in zip(tried, self._probe.logits(tried), strict=True):
             score = _score(wanted, picks, logits.argmax(-1).tolist())
-            worth = score.explained - score.spoiled
-            if score.explained and worth > 0 and (best is None or worth > best[0]):
-                best = worth, reading, score
+            if score.holds and (best is None or score.worth > best[1].worth):
+                best = reading, score
         if best is None:
             return msgspec.structs.replace(
                 told,
                 cause="unexplained",
                 message=f"unexplained: the target's choice no. {told.rank}, {told.distance:.3g} "
-                f"below the best; none of {len(tried)} wrong readings gives it",
+                f"below the best; none of {len(tried)} wrong readings gives the row's tokens",
             )
-        _, reading, score = best
+        reading, score = best
         share = f"{score.explained} of the {_tokens(score.of)} that a right reading does not give"
         return msgspec.structs.replace(
             told,

@@ -122,27 +122,52 @@ def _recorded(
     """What follows from the recorded rounds, exactly."""
     if not rounds:
         return
-    positions = list(range(len(prompt)))
-    kept = list(prompt)
-    start, done = len(prompt), 0
-    for row in rounds:
-        committed = row.committed
-        positions += [start + at for at in range(len(committed))]
-        start += len(row.proposals) + 1
-        before_difference = done + len(committed) <= place
-        if before_difference:
-            accepted = min(row.accepted, len(committed))
-            kept += committed[:accepted]
-            kept += row.proposals[row.accepted :]
-            kept += committed[accepted:]
-        elif done <= place:
-            kept += committed[: place - done]
-        done += len(committed)
-    if len(positions) >= len(ids):
-        advanced = tuple(positions[: len(ids)])
-        if advanced != tuple(range(len(ids))):
-            words = "positions that advance by K + 1 in each round, whatever was accepted"
-            yield Reading("positions", words, ids, advanced, places)
+    right = tuple(range(len(ids)))
+    fed = _fed_positions(prompt, rounds)
+    if len(fed) >= len(ids) and fed[: len(ids)] != right:
+        at = next(at for at, position in enumerate(fed) if position != at)
+        words = f"the positions that the trace tells (token {at} of the row at {fed[at]})"
+        yield Reading("positions", words, ids, fed[: len(ids)], places)
+    advanced = _advanced_positions(prompt, rounds)
+    if len(advanced) >= len(ids) and advanced[: len(ids)] != right:
+        words = "positions that advance by K + 1 in each round, whatever was accepted"
+        yield Reading("positions", words, ids, advanced[: len(ids)], places)
+    kept = _kept_tokens(prompt, rounds, place)
     if len(kept) > len(prompt) + place:
         words = "the rejected proposals left in the cache, and attended to"
-        yield _counted("cache", words, tuple(kept), 1)
+        yield _counted("cache", words, kept, 1)
+
+
+def _fed_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[int, ...]:
+    """The positions of the row's tokens as they were fed, as far as all rounds tell them."""
+    positions = list(range(len(prompt) - 1))
+    for row in rounds:
+        if len(row.positions) < 1 + len(row.proposals):
+            break
+        accepted = min(row.accepted, len(row.committed))
+        positions += row.positions[: 1 + accepted]
+        if accepted == len(row.committed):
+            break  # it ended inside the accepted tokens
+    return tuple(positions)
+
+
+def _advanced_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[int, ...]:
+    positions, start = list(range(len(prompt))), len(prompt)
+    for row in rounds:
+        positions += [start + at for at in range(len(row.committed))]
+        start += len(row.proposals) + 1
+    return tuple(positions)
+
+
+def _kept_tokens(prompt: Sequence[int], rounds: Sequence[RowRound], place: int) -> tuple[int, ...]:
+    """The row up to new token `place`, with the rejected proposals of the rounds before."""
+    kept, done = list(prompt), 0
+    for row in rounds:
+        committed = row.committed
+        if done + len(committed) > place:
+            kept += committed[: place - done]
+            break
+        accepted = min(row.accepted, len(committed))
+        kept += committed[:accepted] + row.proposals[row.accepted :] + committed[accepted:]
+        done += len(committed)
+    return tuple(kept)

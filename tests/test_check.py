@@ -213,6 +213,16 @@ def test_a_trace_that_names_no_invariant_is_explained_by_its_own_rounds(
     assert "draft_token" in result.causes
 
 
+def test_positions_that_a_trace_tells_are_tried_as_they_are(
+    pair: Pair, prompts: tuple[Prompt, ...], tmp_path: Path
+) -> None:
+    found = read_foreign(trace_of(pair, prompts, tmp_path / "t.jsonl", "bsp"))
+    bare = tuple(msgspec.structs.replace(record, violations=()) for record in found.rounds)
+    result = check(pair, SETTINGS, prompts, msgspec.structs.replace(found, rounds=bare))
+    assert "positions" in result.causes
+    assert any("the trace tells" in cause.message for cause in result.divergences)
+
+
 def trace_of(pair: Pair, prompts: Sequence[Prompt], path: Path, method: str) -> Path:
     settings = msgspec.structs.replace(SETTINGS, method=method)
     with TraceWriter(path) as writer:
