@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 from safetensors import SafetensorError, safe_open
-from safetensors.numpy import save_file
+from safetensors.numpy import load_file, save_file
 
 from engine.errors import UserError
 
@@ -126,3 +126,17 @@ class PhraseTable:
         if any(token >= vocabulary for token, _ in entries.values()):
             raise UserError(f"{file} was made for another target: it has ids past {vocabulary}")
         return cls(entries)
+
+
+def token_rows(file: Path) -> list[list[int]]:
+    """The rows of a token file (safetensors: `tokens`, and `offsets` that cut them).
+
+    Raises:
+        UserError: the file cannot be read as such.
+    """
+    try:
+        held = load_file(file)
+        tokens, offsets = held["tokens"], held["offsets"]
+    except (OSError, SafetensorError, KeyError) as error:
+        raise UserError(f"{file} holds no token data: {error}") from error
+    return [part.tolist() for part in np.split(tokens, offsets[1:-1])]

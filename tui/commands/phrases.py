@@ -5,10 +5,8 @@ from __future__ import annotations
 from pathlib import Path
 
 import click
-import numpy as np
 
 from engine.errors import UserError
-from engine.phrases import PhraseTable
 
 ENDING = ".phrases.safetensors"
 
@@ -32,6 +30,8 @@ def phrases(files: tuple[Path, ...], out: Path) -> int:
     """
     if not out.name.endswith(ENDING):
         raise UserError(f"--out must end in {ENDING}, not '{out.name}'")
+    from engine.phrases import PhraseTable, token_rows
+
     sequences = [row for file in files for row in token_rows(file)]
     table = PhraseTable.count(sequences)
     if not len(table):
@@ -40,22 +40,3 @@ def phrases(files: tuple[Path, ...], out: Path) -> int:
     table.save(out, {"tokens": str(tokens)})
     click.echo(f"{len(table)} phrases from {tokens} tokens in {out}")
     return 0
-
-
-def token_rows(file: Path) -> list[list[int]]:
-    """The rows of a token file, as `distill --data` takes them.
-
-    Raises:
-        UserError: the file cannot be read as such.
-    """
-    if not file.is_file():
-        raise UserError(f"--data: there is no file {file}")
-    from safetensors import SafetensorError
-    from safetensors.numpy import load_file
-
-    try:
-        held = load_file(file)
-        tokens, offsets = held["tokens"], held["offsets"]
-    except (OSError, SafetensorError, KeyError) as error:
-        raise UserError(f"--data: {file} holds no token data ({error})") from error
-    return [part.tolist() for part in np.split(tokens, offsets[1:-1])]
