@@ -182,6 +182,8 @@ class Screen:
     def tell(self, stage: Stage) -> None:
         """Show a piece of news."""
         self.figures = stage.figures or self.figures
+        if stage.name != self.stage and self.task is not None:
+            self.progress.update(self.task, total=1, completed=1)
         if stage.name == "done":
             return
         if stage.name != self.stage:
