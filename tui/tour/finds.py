@@ -22,7 +22,7 @@ LATER = range(8, 13)
 """Where an example says more when some rounds have passed."""
 
 
-POOLED = range(2, 25)
+POOLED = range(2, 17)
 """Rounds that are looked through for groups, which take a while to form."""
 
 
@@ -147,7 +147,7 @@ def first_breach(*invariants: str) -> Find:
 
 
 def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
-    """The row whose text is wrong first, when that can be read."""
+    """The first row of those whose text is wrong, when that can be read."""
     astray = [
         found
         for row in timeline.tracks
@@ -155,10 +155,10 @@ def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
     ]
     if not astray:
         return None
-    first = min(astray, key=lambda found: (found.round, found.row))
-    track = timeline.tracks[first.row]
-    seen = [number for number in track.rounds if number in EARLY or number == first.round]
-    return spot(max(seen), first.row)
+    early = [found for found in astray if found.round < EARLY.stop]
+    first = early[0] if early else min(astray, key=lambda found: (found.round, found.row))
+    rounds = timeline.tracks[first.row].rounds
+    return spot(max(n for n in rounds if n in EARLY or n == first.round), first.row)
 
 
 def wasted(record: RoundRecord) -> int:

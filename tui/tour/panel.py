@@ -39,22 +39,26 @@ class TourPanel(Pane):
 
 
 def tour_heading(guide: Guide, at_stop: bool, note: str, width: int) -> Line:
-    """Where the tour is, and the keys that go on with it."""
-    left: Line = [("─ ", "rule"), ("tour", "title"), (" ", "rule")]
-    left += _dots(guide) if width >= 76 else []
-    left.append((f" {guide.now.title}", "strong"))
+    """Where the tour is, where its records come from, and the keys that go on with it."""
     count = len(guide.now.moments)
+    title: Line = [(f" {guide.now.title}", "strong")]
     if count > 1:
-        left.append((f"  {guide.moment + 1} of {count}", "dim"))
-    left.append((" ", "rule"))
+        title.append((f"  {guide.moment + 1} of {count}", "dim"))
+    left: Line = [("─ ", "rule"), ("tour ", "title"), *_dots(guide), *title, (" ", "rule")]
+    keys = _keys(guide, at_stop)
+    need = sum(len(key) + len(word) + 3 for key, word in keys[:2]) + 6
+    if width_of(left) + len(note) + need > width:
+        note = note.split(" ")[0]
+    if width_of(left) + len(note) + need > width:
+        left = [("─ ", "rule"), ("tour", "title"), *title, (" ", "rule")]
     right: Line = [(f" {note} ", "dim"), ("─", "rule"), (" ", "rule")]
-    room = width - width_of(left) - width_of(right) - 3
-    for key, word in _keys(guide, at_stop):
+    room = width - width_of(left) - width_of(right) - 1
+    for key, word in keys:
         room -= len(key) + len(word) + 3
-        if room >= 0:
-            right += [(key, "key"), (f" {word}  ", "dim")]
-    right.append(("─", "rule"))
-    return spread(left, right, width, ("─", "rule"))
+        if room < 0:
+            break
+        right += [(key, "key"), (f" {word}  ", "dim")]
+    return spread(left, [*right, ("─", "rule")], width, ("─", "rule"))
 
 
 def _keys(guide: Guide, at_stop: bool) -> list[tuple[str, str]]:
@@ -80,11 +84,18 @@ def tour_lines(guide: Guide, rounds: int, width: int) -> list[Line]:
 
 
 def tour_body(guide: Guide, rounds: int, width: int) -> list[Line]:
-    """What is to be known, and what the records say."""
-    pieces: Line = [(guide.moment_now.lead + " ", "text")]
-    if guide.state is State.SEEKING:
-        made = f"round {rounds} of {guide.now.rounds}" if rounds else "the engine begins"
-        pieces.append((f"{guide.now.method.upper()} runs: {made} …", "dim"))
-    else:
-        pieces += guide.words()
-    return [[("  ", "text"), *line] for line in wrap(pieces, min(width - 4, WIDEST))]
+    """What is to be known, and what the records say: on a line of its own, where that fits."""
+    lead: Line = [(guide.moment_now.lead, "text")]
+    said = _said(guide, rounds)
+    room = min(width - 4, WIDEST)
+    lines = [*wrap(lead, room), *wrap(said, room)]
+    if len(lines) >= LINES:
+        lines = wrap([*lead, (" ", "text"), *said], room)
+    return [[("  ", "text"), *line] for line in lines]
+
+
+def _said(guide: Guide, rounds: int) -> Line:
+    if guide.state is not State.SEEKING:
+        return guide.words()
+    made = f"round {rounds} of {guide.now.rounds}" if rounds else "the engine begins"
+    return [(f"{guide.now.method.upper()} runs: {made} …", "dim")]

@@ -24,17 +24,18 @@ PROMPTS = tuple(
         "Write the beginning of a story about a small house by the sea, and the old woman "
         "who lives there with her cat.",
         "Give me three tips for a good night's sleep.",
-        "Name the days of the week.",
         "Why is the sky blue?",
-        "Name the planets of the solar system, from the sun outwards.",
-        "What is the opposite of cold?",
-        "Write a short poem about autumn leaves.",
         "Where does the sun rise?",
-        "How many legs does a spider have?",
+        "What is the opposite of cold?",
         "What makes a good friend?",
+        "How does a candle burn?",
+        "Who wrote Hamlet, and when?",
+        "How does a clock work?",
+        "Why is the sea salty?",
     )
 )
-"""Of different lengths, so that the first batch is padded from the start."""
+"""The first batch is of different lengths, and so padded from the start; the others are nearly
+of one length, so that groups form soon."""
 
 BATCH, DRAFT_TOKENS, WINDOW, BUDGET = 4, 5, 12, 48
 
@@ -160,10 +161,10 @@ STOPS = (
             ),
             Moment(
                 "The mask hides the holes, but the positions are left to the framework, which "
-                "counts them: the words after a hole seem further away than they are.",
+                "counts them: what comes after a hole seems further away than it is.",
                 finds.first_breach("I2"),
                 words.positions,
-                "the position IDs that were fed: they jump. v shows the tokens again.",
+                "the position IDs run on through the ~ cells. v shows the tokens again.",
                 otherwise="No position has been skipped in this run.",
                 mode=CellMode.POSITION,
                 pane="invariants",
@@ -266,7 +267,7 @@ STOPS = (
                 pane="method",
             ),
         ),
-        rounds=24,
+        rounds=16,
     ),
     Stop(
         "slots",

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from string import Formatter
 
+from engine.records import Violation
 from tui.showable import showable
 from tui.tour.finds import holes, stale, wasted
 from tui.tour.scene import Scene, first_astray
@@ -121,27 +122,21 @@ def hole(scene: Scene) -> Line:
     )
 
 
-def breach(scene: Scene, *invariants: str) -> Line:
-    """The first violation of the row, in the engine's own words."""
-    row = scene.spot.row
-    found = [
-        violation
-        for violation in scene.record.violations
-        if violation.row == row and violation.invariant in invariants
-    ] or [entry for entry in scene.record.violations if entry.invariant in invariants]
-    if not found:
-        return []
-    first = found[0]
-    who = "" if first.row is None else f"row {first.row}: "
-    return told(
-        "{name} is broken. {words}.",
-        name=(first.invariant, "broken"),
-        words=(f"{who}{showable(first.message)}", "broken"),
-    )
+def breaches(scene: Scene, invariant: str) -> list[Violation]:
+    """Those of the row first."""
+    found = [entry for entry in scene.record.violations if entry.invariant == invariant]
+    return sorted(found, key=lambda entry: entry.row != scene.spot.row)
 
 
 def positions(scene: Scene) -> Line:
-    return breach(scene, "I2")
+    """What the engine says of the positions, in its own words."""
+    first = breaches(scene, "I2")[0]
+    return told(
+        "{name} is broken in {who}: {words}.",
+        name=(first.invariant, "broken"),
+        who="the batch" if first.row is None else f"row {first.row}",
+        words=(showable(first.message), "broken"),
+    )
 
 
 def rubbish(scene: Scene) -> Line:
@@ -202,12 +197,12 @@ def piling(scene: Scene) -> Line:
 def false_bonus(scene: Scene) -> Line:
     row = scene.row
     assert row.bonus is not None
-    line = told(
-        "Row {row} commits {bonus}, the very guess that was rejected. ",
+    return told(
+        "Row {row} commits {bonus}, the very guess that was rejected: {name} is broken.",
         row=row.row,
         bonus=(quoted(scene, row.bonus), "diverged"),
+        name=(breaches(scene, "I5")[0].invariant, "broken"),
     )
-    return [*line, *breach(scene, "I5")]
 
 
 def shifts(scene: Scene) -> Line:
