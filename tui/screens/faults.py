@@ -32,8 +32,8 @@ WIDE = 100
 
 def fault_lines(fault: Fault, on: bool, live: bool, width: int) -> list[Line]:
     """All that there is to say about one fault."""
-    lines: list[Line] = [[(fault.title, "strong"), ("  is on", "broken") if on else ("", "text")]]
-    lines += [[], *wrap([(fault.text, "text")], width), []]
+    title = [(fault.title, "strong"), ("  is on" if on else "", "broken")]
+    lines = [*wrap(title, width), [], *wrap([(fault.text, "text")], width), []]
     for place, name in enumerate(fault.breaks):
         words = wrap([(BROKEN[name], "quiet")], max(10, width - 12))
         for at, line in enumerate(words):
@@ -123,7 +123,9 @@ class FaultScreen(ModalScreen[str | None]):
                 yield self.pane
 
     def on_mount(self) -> None:
-        self.query_one(Heading).set(note=[(" esc closes ", "dim")])
+        self.query_one(Heading).set(
+            note=[(" enter", "key"), (" on or off", "dim"), ("  esc ", "key"), ("closes ", "dim")]
+        )
         choices = self.query_one(OptionList)
         names = list(FAULTS)
         choices.highlighted = names.index(self._current) if self._current in names else 0

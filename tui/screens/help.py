@@ -25,6 +25,7 @@ LEGEND = (
     ("pad", "·", "padding"),
     ("stale", "~the", "stale: K/V of no committed token"),
     ("ghost", "≈the", "ghost: counts as valid, but is not the row's own"),
+    ("diverged", "≠the", "in a comparison: the row's first token that is not the oracle's"),
 )
 
 FIGURES = (

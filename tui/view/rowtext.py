@@ -100,8 +100,7 @@ def _parted(
 def _due(look: LaneFrame, timeline: Timeline, token: int) -> str:
     """The text of a token that the oracle chose; the lane may never have met it."""
     text = look.match.oracle.pieces.get(token)
-    shown = timeline.piece(token) if text is None else showable(text)
-    return shown
+    return timeline.piece(token) if text is None else showable(text)
 
 
 def _size(timeline: Timeline, track: RowTrack, begin: int, end: int) -> int:
