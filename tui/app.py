@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterable
+from functools import partial
 from typing import ClassVar
 
 from textual.app import App, SystemCommand
@@ -175,6 +176,9 @@ class BatchspecApp(App[int]):
         yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)
+        if self.tour:
+            action = partial(main.run_action, "screen.stops")
+            yield SystemCommand("Stops", "Another stop of the tour", action)
 
 
 def _source(request: AppRequest) -> tuple[LiveSource, Settings]:
