@@ -177,7 +177,7 @@ class BatchspecApp(App[int]):
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)
         if self.tour:
-            action = partial(main.run_action, "screen.stops")
+            action = partial(main.run_action, "stops")
             yield SystemCommand("Stops", "Another stop of the tour", action)
 
 
