@@ -48,19 +48,21 @@ class Alongside:
             piece = self._news(row)
             if piece is not None:
                 rows.append(piece)
-        tolerance = self._tolerance()
-        if rows or tolerance is not None:
-            yield self._record(rows, tolerance)
+        if rows:
+            yield self._record(rows, None)
 
     def rest(self) -> Iterator[OracleRecord]:
-        """The ends of the answers that were begun, a record a row."""
+        """The ends of the answers that were begun, a record a row, and the tolerance.
+
+        It is measured when the lanes are done: meanwhile they would have to wait for it.
+        """
         for row in sorted(self._answers):
             if row not in self._ended:
                 self._grow(row, None)
                 piece = self._news(row)
                 if piece is not None:
                     yield self._record([piece], None)
-        tolerance = self._tolerance(final=True)
+        tolerance = self._tolerance()
         if tolerance is not None:
             yield self._record([], tolerance)
 
@@ -99,14 +101,11 @@ class Alongside:
             error=answer.error,
         )
 
-    def _tolerance(self, *, final: bool = False) -> float | None:
-        """Measured once, on the first answers that are complete (strict needs none)."""
-        if self._settings.strict:
-            return None
+    def _tolerance(self) -> float | None:
+        """Measured on the first of the answers; strict needs none."""
         ready = [self._prompts[row] for row in sorted(self._ended) if self._answers[row].output_ids]
-        if self._measured or not ready or (len(ready) < self._settings.batch_size and not final):
+        if self._settings.strict or not ready:
             return None
-        self._measured = True
         return self._oracle.tolerance(ready[:AT_ONCE], self._settings)
 
     def _record(self, rows: list[OracleRow], tolerance: float | None) -> OracleRecord:

@@ -184,8 +184,13 @@ def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
     wrong = np.flatnonzero(held != row.tokens[:count])
     if len(wrong):
         at = int(wrong[0])
-        what = "is empty" if held[at] == EMPTY else f"holds token {held[at]}"
-        message = f"{who} slot {at} {what}, not {row.tokens[at]}"
+        due = row.tokens[at]
+        what = (
+            f"is empty, token {due} is due"
+            if held[at] == EMPTY
+            else f"holds token {held[at]}, not {due}"
+        )
+        message = f"{who} slot {at} {what}"
         faults.append(("I3", row.index, message))
     positions = side.store.positions.reshape(-1)[cells]
     off = np.flatnonzero(positions != np.arange(count))

@@ -221,6 +221,8 @@ class CompareScreen(RunScreen):
             self.compared.change(lane, settings)
             if ended:
                 self.playhead.follow(0)
+            elif not self.compared.worker.running:
+                self.notify(f"{method} begins with the next step.", timeout=3)
             self.show_frame()
 
         self.app.push_screen(MethodScreen(current.method), chosen)

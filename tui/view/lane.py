@@ -29,8 +29,10 @@ def lane_rows(look: LaneFrame, most: int = 64, width: int = 80) -> TensorView:
         most: rows for which there is room; those at rest take what the batch leaves.
         width: of the lane; a narrow one shows no columns that are free after the round.
     """
-    view = tensor_view(look.frame)
     record = look.frame.record
+    if record is None and look.frame.timeline.failure is not None:
+        return TensorView()
+    view = tensor_view(look.frame)
     rows = view.rows
     if record is not None and record.kind in ("grouped", "fallback"):
         here = {row.row for row in rows}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.faults import FAULTS
 from engine.records import Violation
 from tui.showable import showable
 from tui.view.compare import LaneFrame
@@ -18,8 +19,8 @@ def heading_title(look: LaneFrame) -> Line:
     focused: Line = [("▸ ", "strong")] if look.focused else []
     line: Line = [*focused, (timeline.method.upper(), "method" if look.focused else "strong")]
     fault = timeline.setting("fault")
-    if fault:
-        line.append((f" with {fault}", "broken"))
+    if isinstance(fault, str) and fault in FAULTS:
+        line.append((f" fault: {FAULTS[fault].title}", "broken"))
     line.append((f"  round {look.frame.cursor.round}", "dim"))
     if timeline.failure is not None and look.frame.cursor.round >= timeline.failure.round:
         line.append(("  ✗ failed", "broken"))
