@@ -14,7 +14,12 @@ from tui.view.rowtext import row_text
 from tui.view.tensor import LEFT_ALIGNED, TensorRow, TensorView, row_at, tensor_view
 from tui.view.track import RowTrack
 
-NARROW = 70
+NARROW = 100
+"""A lane narrower than this shows no columns that are free after the round …"""
+
+DEBRIS = 16
+"""… but for some room in which rejected proposals lie, from a width of 70 on."""
+
 SHORT = 16
 """A gutter narrower than this has no room for words."""
 
@@ -45,7 +50,7 @@ def lane_rows(look: LaneFrame, most: int = 64, width: int = 80) -> TensorView:
     rows = [_marked(look, row) for row in rows]
     if width < NARROW and record is not None and look.frame.settled:
         rows = [replace(row, end=row.edge or row.end) for row in rows]
-        return replace(view, rows=rows, end=max((row.end for row in rows), default=1), block=2)
+        return replace(view, rows=rows, end=max((row.end for row in rows), default=1), block=0)
     return replace(view, rows=rows)
 
 
@@ -142,7 +147,8 @@ def gutter(width: int) -> tuple[tuple[str, int], ...]:
 def lane_shape(view: TensorView, width: int, zoom: int | None, hidden: int = 0) -> Geometry:
     """How the width of a lane is shared out: the newest columns in full, the past in signs."""
     figures = gutter(width)
-    room = max(1, width - sum(size for _, size in figures))
+    debris = DEBRIS if width >= 70 and view.block == 0 else 0
+    room = max(1, width - sum(size for _, size in figures) - debris)
     wanted = zoom or (8 if width >= 100 else 7 if width >= 50 else 6)
     if zoom is None:
         wanted = max(4, min(wanted, (room - room // 6 - 1) // (view.block + 2)))
