@@ -90,9 +90,13 @@ class BatchspecApp(App[int]):
     def on_mount(self) -> None:
         if not self.is_headless:
             on_terminate(self._terminated)
+        self.open_first()
+        self.call_after_refresh(self._start)
+
+    def open_first(self) -> None:
+        """Push the first screen: there is nothing to show yet but what is being loaded."""
         self._loading = LoadingScreen(self.control.source.name, self.control.settings.method)
         self.push_screen(self._loading)
-        self.call_after_refresh(self._start)
 
     def _start(self) -> None:
         """After the first frame: the engine may now take the machine."""

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from engine.aligned import side_by_side
 from engine.breakpoints import Breakpoint
-from engine.records import Record, RunHeader
+from engine.records import Record, RoundRecord, RunHeader
 from engine.settings import Settings
 from engine.trace import trace_header
 from engine.worker import Progress
@@ -18,11 +18,16 @@ from tui.control import Control
 from tui.log import log_file
 from tui.preferences import Preferences, load_preferences, save_preferences
 from tui.recorded import Findings, RecordedPlayhead, told
+from tui.screens.actions import RunScreen
+from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.terminal import quiet_terminal
 
 SPEED = 5.0
 """Rounds a second at which `space` plays, until it is changed."""
+
+READING = 0.02
+"""Seconds of a slice of reading, and between two of them."""
 
 
 class RecordedSource:
@@ -40,15 +45,24 @@ class RecordedSource:
         self.headers = [trace_header(path) for path in self.paths]
         self.notices: list[str] = []
         """What could not be read; complete when the worker has ended."""
+        self._stream = side_by_side(self.paths, self.notices)
 
     @property
     def lanes(self) -> int:
         """Runs side by side."""
         return sum(header.lanes for header in self.headers)
 
+    def first_round(self) -> list[Record]:
+        """The records up to the first round: enough for a first frame. `open` gives the rest."""
+        first: list[Record] = []
+        for record in self._stream:
+            first.append(record)
+            if isinstance(record, RoundRecord):
+                break
+        return first
+
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
-        progress("reading the trace", None)
-        yield from side_by_side(self.paths, self.notices)
+        yield from self._stream
 
 
 class ReplayApp(BatchspecApp):
@@ -66,9 +80,29 @@ class ReplayApp(BatchspecApp):
         self._told = 0
         self._held_at = 0
 
+    def open_first(self) -> None:
+        """One run is shown at once, at its first round; the rest is read behind it."""
+        if isinstance(self.control, RecordedControl):
+            super().open_first()
+            return
+        for record in self.source.first_round():
+            self.control.worker.history.append(record)
+        self.control.take()
+        self._main = MainScreen(self.control, self.playhead)
+        self.push_screen(self._main)
+
     def _start(self) -> None:
         super()._start()
         self.set_interval(0.2, self._tell_notices)
+        self._reading = self.set_interval(READING, self._read_on)
+
+    def _read_on(self) -> None:
+        """Take in what has been read, in slices between which keys are heard."""
+        fresh = self.control.take(READING)
+        if fresh and isinstance(self.screen, RunScreen):
+            self.screen.show_frame()
+        elif self.control.state.ended:
+            self._reading.stop()
 
     def _tell_notices(self) -> None:
         for notice in self.source.notices[self._told :]:
@@ -94,7 +128,7 @@ class ReplayApp(BatchspecApp):
 
     def _watch_loading(self) -> None:
         if not isinstance(self.control, RecordedControl):
-            super()._watch_loading()
+            self._timer.stop()
             return
         self.control.take()
         comparison = self.control.comparison
