@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from importlib import resources
 from typing import Any
 
 import pytest
@@ -11,10 +14,11 @@ from textual.widgets import OptionList
 
 from engine.errors import UserError
 from engine.pairs.registry import PairRequest
-from engine.records import RoundRecord, RowRound
+from engine.records import RoundRecord, RowRound, RunHeader, Summary
 from engine.settings import Settings
 from tests.tui_app import screen_text, until
 from tui.app import BatchspecApp
+from tui.cli import main
 from tui.control import Control
 from tui.request import AppRequest
 from tui.tour.guide import State
@@ -22,7 +26,7 @@ from tui.tour.panel import LINES, tour_body
 from tui.tour.scene import Scene
 from tui.tour.screen import StopsScreen, TourScreen
 from tui.tour.source import TourSource, recorded
-from tui.tour.stops import STOPS
+from tui.tour.stops import PROMPTS, STOPS
 from tui.view.cursor import LAST, Phase
 from tui.view.lines import plain
 
@@ -327,6 +331,11 @@ async def test_the_list_of_stops_and_back_again() -> None:
         assert screen.guide.now is STOPS[-2]
         assert screen.guide.moment == len(STOPS[-2].moments) - 1
         sound(screen, all_found=True)
+        await pilot.press("ctrl+p", *"Stops")
+        await until(pilot, lambda: "Another stop of the tour" in screen_text(app))
+        await pilot.pause(0.3)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, StopsScreen))
 
 
 async def test_the_way_to_a_stop_is_walked() -> None:
@@ -366,3 +375,40 @@ def test_more_rounds_never_move_a_spot(stop: Any) -> None:
             if spot is not None:
                 assert found.setdefault(place, spot) == spot
     assert set(found) == set(range(len(stop.moments)))
+
+
+def test_the_option_asks_for_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[AppRequest] = []
+    monkeypatch.setattr("tui.app.run_app", lambda request: asked.append(request) or 0)
+    for stream in ("stdin", "stdout"):
+        monkeypatch.setattr(f"sys.{stream}.isatty", lambda: True, raising=False)
+    with pytest.raises(SystemExit) as end:
+        main(["--tour", "--model-pair", "toy"])
+    assert end.value.code == 0
+    assert [request.tour for request in asked] == [True]
+
+
+def test_looking_for_weights_imports_no_torch() -> None:
+    code = (
+        "import sys; from tui.request import AppRequest; from tui.tour.source import TourSource; "
+        "import tui.tour.screen; TourSource(AppRequest(tour=True)); "
+        "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
+    )
+    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert told.stdout.strip() == "[]"
+
+
+def test_the_shipped_traces_are_small_and_whole() -> None:
+    place = resources.files("tui.tour").joinpath("traces")
+    files = {entry.name: len(entry.read_bytes()) for entry in place.iterdir()}
+    assert set(files) == {f"{stop.method}.jsonl.zst" for stop in STOPS}
+    assert sum(files.values()) < 1_000_000
+    for stop in STOPS:
+        first, *_, last = recorded(stop.method)
+        assert isinstance(first, RunHeader)
+        assert isinstance(last, Summary)
+        assert first.method == stop.method
+        assert [prompt.text for prompt in first.prompts] == [entry.text for entry in PROMPTS]
+        ours = stop.settings(Settings())
+        for name in ("batch_size", "draft_tokens", "window", "max_new_tokens"):
+            assert first.settings[name] == getattr(ours, name)

@@ -9,6 +9,7 @@ from __future__ import annotations
 from enum import Enum
 
 from engine.settings import Settings
+from engine.worker import State as WorkerState
 from tui.control import Control
 from tui.playhead import Playhead
 from tui.tour.scene import Answers, Scene, Spot
@@ -60,7 +61,6 @@ class Guide:
         """What the stop shows, once it is found."""
         self.missing = False
         """Whether the run does not show it."""
-        self._asked = 0
         self._begun = False
         self._timeline: object = None
         self._stepped = 0.0
@@ -105,7 +105,7 @@ class Guide:
         """To the present stop, wherever the viewer is."""
         self.state = State.SEEKING
         self.scene, self.missing = None, False
-        self._asked, self._begun = 0, False
+        self._begun = False
 
     def leave(self) -> None:
         self.state = State.LEFT
@@ -150,13 +150,11 @@ class Guide:
             control.restart(settings, paused=True)
             playhead.jump(0, 0)
             playhead.following = False
-            self._asked = 0
             return
         if timeline.header is None:
             return
         if control.worker.running:
             control.worker.pause()
-            self._asked = 0
         over = control.state.ended
         wanted = self.now.rounds
         if timeline.last >= wanted or over:
@@ -170,11 +168,10 @@ class Guide:
             playhead.following = False
 
     def _ask(self, control: Control, wanted: int) -> None:
-        """Have the engine make rounds, if that has not been asked for already."""
-        missing = wanted - max(self._asked, control.timeline.last)
-        if missing > 0:
+        """Have the engine make rounds, unless it is at it."""
+        missing = wanted - control.timeline.last
+        if missing > 0 and control.worker.state is WorkerState.PAUSED:
             control.worker.step(missing)
-            self._asked = wanted
 
     def _found(
         self, now: float, control: Control, playhead: Playhead, spot: Spot | None, answers: Answers
@@ -204,6 +201,7 @@ class Guide:
         assert self.scene is not None
         goal, here, last = self.scene.spot.cursor, playhead.cursor, control.timeline.last
         if here == goal and not playhead.animating:
+            playhead.following = False  # rounds that are still to come are not what is shown
             self.state = State.THERE
             return True
         if playhead.animating:
