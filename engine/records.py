@@ -362,32 +362,51 @@ Record = LaneRecord | OracleRecord | TickRecord
 """Any record of the stream."""
 
 
+class Tally:
+    """Adds up the rounds of one lane as they come, and keeps none of them."""
+
+    def __init__(self) -> None:
+        self.rounds = 0
+        self._phases = Phases()
+        self._committed = self._accepted = self._row_rounds = self._moved = 0
+        self._kinds = {"grouped": 0, "fallback": 0}
+
+    def add(self, record: RoundRecord) -> None:
+        self.rounds += 1
+        self._phases = self._phases + record.seconds
+        self._moved += record.realign_bytes
+        self._row_rounds += len(record.rows)
+        self._accepted += sum(row.accepted for row in record.rows)
+        self._committed += sum(len(row.committed) for row in record.rows)
+        if record.kind in self._kinds:
+            self._kinds[record.kind] += 1
+
+    def totals(self, *, peak_memory_bytes: int = 0, output_tokens: int | None = None) -> Totals:
+        """What they add up to. `output_tokens` defaults to the committed tokens."""
+        seconds, phases = self._phases.total, self._phases
+        tokens = self._committed if output_tokens is None else output_tokens
+        row_rounds = self._row_rounds
+        return Totals(
+            output_tokens=tokens,
+            seconds=seconds,
+            tokens_per_second=tokens / seconds if seconds else 0.0,
+            rounds=self.rounds,
+            row_rounds=row_rounds,
+            accepted_per_row_round=self._accepted / row_rounds if row_rounds else 0.0,
+            seconds_by_phase=phases,
+            realign_share=phases.realign / seconds if seconds else 0.0,
+            realign_bytes=self._moved,
+            grouped_rounds=self._kinds["grouped"],
+            fallback_rounds=self._kinds["fallback"],
+            peak_memory_bytes=peak_memory_bytes,
+        )
+
+
 def totals_of(
     rounds: list[RoundRecord], *, peak_memory_bytes: int = 0, output_tokens: int | None = None
 ) -> Totals:
     """Add up the rounds of one lane. `output_tokens` defaults to the committed tokens."""
-    phases = Phases()
-    committed = accepted = row_rounds = moved = 0
+    tally = Tally()
     for record in rounds:
-        phases = phases + record.seconds
-        moved += record.realign_bytes
-        for row in record.rows:
-            row_rounds += 1
-            accepted += row.accepted
-            committed += len(row.committed)
-    seconds = phases.total
-    tokens = committed if output_tokens is None else output_tokens
-    return Totals(
-        output_tokens=tokens,
-        seconds=seconds,
-        tokens_per_second=tokens / seconds if seconds else 0.0,
-        rounds=len(rounds),
-        row_rounds=row_rounds,
-        accepted_per_row_round=accepted / row_rounds if row_rounds else 0.0,
-        seconds_by_phase=phases,
-        realign_share=phases.realign / seconds if seconds else 0.0,
-        realign_bytes=moved,
-        grouped_rounds=sum(record.kind == "grouped" for record in rounds),
-        fallback_rounds=sum(record.kind == "fallback" for record in rounds),
-        peak_memory_bytes=peak_memory_bytes,
-    )
+        tally.add(record)
+    return tally.totals(peak_memory_bytes=peak_memory_bytes, output_tokens=output_tokens)

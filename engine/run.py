@@ -27,8 +27,8 @@ from engine.records import (
     RowSummary,
     RunHeader,
     Summary,
+    Tally,
     Totals,
-    totals_of,
 )
 from engine.sampling import Sampler
 from engine.sequence import Sequence
@@ -56,7 +56,7 @@ class Run:
         self.lane = lane
         method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
-        self.history: list[RoundRecord] = []
+        self._tally = Tally()
         self._back: dict[int, int] = {}
         self._texts = _Texts(pair.tokenizer, self.prompts)
         self._loop = build_loop(method, pair, self.settings, self.rows, lane)
@@ -89,7 +89,7 @@ class Run:
                 self._texts.complete(record), fault=self.settings.fault, back=self._back
             )
             self._back = {}
-            self.history.append(complete)
+            self._tally.add(complete)
             yield complete
         yield self.summary()
 
@@ -165,8 +165,7 @@ class Run:
 
     def totals(self) -> Totals:
         """Costs and counts so far."""
-        return totals_of(
-            self.history,
+        return self._tally.totals(
             peak_memory_bytes=peak_memory_bytes(self.pair.target.device),
             output_tokens=sum(row.length - row.prompt_length for row in self.rows),
         )

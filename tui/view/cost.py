@@ -30,8 +30,8 @@ def _costs(frame: Frame, width: int, height: int) -> list[Line]:
     timeline, number = frame.timeline, frame.cursor.round
     begin = max(0, number - RECENT)
     recent = Phases()
-    for record in timeline.rounds[begin:number]:
-        recent = recent + record.seconds
+    for seconds in timeline.costs[begin:number]:
+        recent = recent + seconds
     names = [name for name in STACK if name not in ("schedule", "prefill")]
     legend = [_legend(recent, names, number - begin, width), *_shares(frame, width)]
     beside = width >= 34 and height >= 5
@@ -112,8 +112,7 @@ def _shares(frame: Frame, width: int) -> list[Line]:
 def paint_chart(frame: Frame, width: int, height: int) -> list[Line]:
     """One column a round, the newest at the right, scaled to the tallest in view."""
     number = frame.cursor.round
-    rounds = frame.timeline.rounds[max(0, number - width) : number]
-    bars = [_bar(record.seconds) for record in rounds]
+    bars = [_bar(seconds) for seconds in frame.timeline.costs[max(0, number - width) : number]]
     tallest = _scale([sum(bar) for bar in bars])
     columns = [_column(bar, height, tallest) for bar in bars]
     blank = width - len(columns)

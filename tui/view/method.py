@@ -113,11 +113,7 @@ def _spark(frame: Frame, width: int) -> Line:
     """The spread of the rows' acceptances, round by round."""
     number = frame.cursor.round
     room = max(4, width - 10)
-    rounds = frame.timeline.rounds[max(0, number - room) : number]
-    spreads = []
-    for record in rounds:
-        lengths = [len(row.committed) for row in record.rows]
-        spreads.append(max(lengths) - min(lengths) if lengths else 0)
+    spreads = frame.timeline.spreads[max(0, number - room) : number]
     top = max(spreads, default=0) or 1
     text = "".join(EIGHTHS[1 + round(7 * value / top)] for value in spreads)
     return [("spread   ", "dim"), (text.rjust(room), "realign")]
@@ -167,11 +163,10 @@ def _pool(frame: Frame, width: int, height: int) -> list[Line]:
 def _kinds(frame: Frame, width: int) -> Line:
     """The last rounds: a group, or the fallback."""
     number = frame.cursor.round
-    rounds = frame.timeline.rounds[max(0, number - (width - 14)) : number]
-    grouped = sum(record.kind == "grouped" for record in rounds)
-    line: Line = [(f"grouped {100 * grouped / max(1, len(rounds)):>3.0f} % ", "dim")]
-    for record in rounds:
-        group = record.kind == "grouped"
+    kinds = frame.timeline.kinds[max(0, number - (width - 14)) : number]
+    line: Line = [(f"grouped {100 * kinds.count('grouped') / max(1, len(kinds)):>3.0f} % ", "dim")]
+    for kind in kinds:
+        group = kind == "grouped"
         line.append(("■" if group else "□", "accepted" if group else "realign"))
     return crop(line, width)
 

@@ -22,6 +22,7 @@ from engine.records import (
     Violation,
 )
 from tui.showable import showable
+from tui.view.store import RoundStore
 from tui.view.track import RowTrack
 
 BLANK = "␣"
@@ -34,7 +35,13 @@ class Timeline:
     def __init__(self, lane: int = 0) -> None:
         self.lane = lane
         self.header: RunHeader | None = None
-        self.rounds: list[RoundRecord] = []
+        self.rounds = RoundStore()
+        self.costs: list[Phases] = []
+        """Seconds by phase of each round."""
+        self.kinds: list[str] = []
+        """How each round was put together."""
+        self.spreads: list[int] = []
+        """How far apart the rows of each round came: most minus fewest committed tokens."""
         self.tracks: dict[int, RowTrack] = {}
         self.summary: Summary | None = None
         self.failure: Failure | None = None
@@ -131,6 +138,10 @@ class Timeline:
             while len(histogram) <= row.accepted:
                 histogram.append(0)
             histogram[row.accepted] += 1
+        lengths = [len(row.committed) for row in record.rows]
+        self.spreads.append(max(lengths) - min(lengths) if lengths else 0)
+        self.kinds.append(record.kind)
+        self.costs.append(record.seconds)
         seconds = record.seconds
         self._seconds.append(self._seconds[-1] + seconds.total)
         self._realign.append(self._realign[-1] + seconds.realign)
