@@ -251,6 +251,8 @@ async def test_stepping_by_keys() -> None:
         await pilot.press("3", "n")
         await until(pilot, lambda: len(control.comparison.ticks) == 3, 60.0)
         await until(pilot, lambda: control.playhead.cursor == Cursor(3), 10.0)
+        await until(pilot, lambda: not control.playhead.animating)
+        await pilot.pause(0.2)
         third = screen_text(app)
         await pilot.press("2", "p")
         assert control.playhead.cursor == Cursor(1)
