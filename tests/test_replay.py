@@ -272,6 +272,7 @@ async def test_playing_stops_where_a_breakpoint_applies(tmp_path: Path, home: Pa
     app.breaking.give([parse_breakpoint("round=7")])
     async with app.run_test(size=(120, 35), notifications=True) as pilot:
         await opened(app, pilot)
+        await until(pilot, lambda: app.recorded.stops == [7])
         app.playhead.speed = None
         await pilot.press("space")
         await until(pilot, lambda: "◉ round=7" in screen_text(app))

@@ -103,6 +103,7 @@ class ReplayApp(BatchspecApp):
             self.screen.show_frame()
         elif self.control.state.ended:
             self._reading.stop()
+            self._watch_breakpoints()
 
     def _tell_notices(self) -> None:
         for notice in self.source.notices[self._told :]:
