@@ -6,7 +6,7 @@ next round on the run goes on otherwise; nothing that was committed is touched.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
 
@@ -86,6 +86,20 @@ def add_prompt(run: Run, text: str, chat: bool | None = None) -> ChangeRecord:
     with _wanted_kept(run):
         run.join(prompt)
     return _record(run, f"prompt {prompt.index} joins", prompts=(prompt,), ids=prompt.ids)
+
+
+def go_back(run: Run, lengths: Mapping[int, int], number: int) -> ChangeRecord:
+    """Let rows go back to so many committed tokens each, and the run go on from there.
+
+    Args:
+        lengths: by request index; a row that had fewer then, or is not named, stays.
+        number: the round that they stood so after, for the record.
+    """
+    now = run.lengths()
+    earlier = {row: length for row, length in lengths.items() if length < now.get(row, 0)}
+    with _wanted_kept(run):
+        run.restart(lengths=earlier)
+    return _record(run, f"{len(earlier)} rows stand as after round {number}")
 
 
 def force(run: Run, row: int, text: str) -> ChangeRecord:

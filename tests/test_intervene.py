@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.errors import UserError
-from engine.intervene import add_prompt, change, force
+from engine.intervene import add_prompt, change, force, go_back
 from engine.records import ChangeRecord, RoundRecord
 from engine.run import Run
 from engine.settings import CORRECT_METHODS, METHODS, Sampling
@@ -99,6 +99,26 @@ def test_a_prompt_joins_a_running_pool(method: str, length: int) -> None:
     _, rounds = go(job, 2, join)
     assert outputs(job) == solo(PAIR, extra)
     assert any(extra[-1].index in record.admitted for record in rounds)
+
+
+@pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec"])
+def test_rows_go_back_and_come_to_the_same_end(method: str) -> None:
+    job = Run(PAIR, settings_of(method), PROMPTS)
+    noted: list[dict[int, int]] = []
+    rounds = []
+    for record in job.records():
+        if isinstance(record, RoundRecord):
+            rounds.append(record)
+            noted.append(job.lengths())
+            if record.round == 4:
+                told = go_back(job, noted[1] | {0: 10_000}, 2)
+                assert job.lengths() | {0: 0} == noted[1] | {0: 0}
+    assert "as after round 2" in told.what
+    assert set(rounds[4].back) <= {
+        row for row, length in noted[1].items() if length < noted[3][row]
+    }
+    assert rounds[4].back
+    assert outputs(job) == solo(PAIR)
 
 
 def test_a_prompt_needs_a_tokenizer_here() -> None:

@@ -132,3 +132,22 @@ async def test_interventions_by_their_menu() -> None:
         await pilot.pause(0.1)
         await pilot.press("ctrl+u", *"hot", "enter")
         await until(pilot, lambda: "“hot” is no number" in screen_text(app))
+
+
+async def test_on_from_an_earlier_round() -> None:
+    app = toy_app()
+    async with app.run_test(size=(120, 35), notifications=True) as pilot:
+        await ready(pilot)
+        await pilot.press("6", "n")
+        await until(pilot, lambda: app.control.timeline.last == 6)
+        timeline = app.control.timeline
+        await pilot.press("2", "g", "e")
+        await pilot.pause(0.1)
+        assert "after round 2" in screen_text(app)
+        await pilot.press("down", "down", "enter")
+        await until(pilot, lambda: len(timeline.changes) == 1)
+        await pilot.press("n")
+        await until(pilot, lambda: timeline.last == 7)
+        again, first = timeline.rounds[6], timeline.rounds[2]
+        assert [row.before for row in again.rows] == [row.before for row in first.rows]
+        assert [row.committed for row in again.rows] == [row.committed for row in first.rows]

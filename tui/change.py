@@ -89,6 +89,18 @@ class Changes:
 
         self._ask(act)
 
+    def go_back(self, number: int) -> None:
+        """Every row as it stood after this round, and on from there."""
+        tracks = self.control.timeline.tracks
+        lengths = {row: track.length_at(number) for row, track in tracks.items()}
+
+        def act(run: Run) -> ChangeRecord:
+            from engine.intervene import go_back
+
+            return go_back(run, lengths, number)
+
+        self._ask(act)
+
     def proposal(self, row: int, text: str) -> None:
         """What the draft is to say for a row in its next round."""
 

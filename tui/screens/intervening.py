@@ -47,6 +47,10 @@ def open_interventions(screen: RunScreen) -> None:
         Choice("force", "force a proposal", f"what row {row}'s draft is to say next"),
         Choice("prompt", "add a prompt", "at the end of the queue"),
     ]
+    number = screen.cursor.round
+    if number < screen.last:
+        help = f"every row as it stood after round {number}, and on from there"
+        choices.append(Choice("back", "go on from here", help))
     for setting in SETTINGS:
         choices.append(Choice(setting.name, setting.label, f"{_now(screen, setting)}"))
 
@@ -57,6 +61,10 @@ def open_interventions(screen: RunScreen) -> None:
             title = f"row {row}'s draft is to say"
             note = "the target judges it · a text, or token ids: #12 #7"
             ask(title, note, "", lambda text: screen.changes.proposal(row, text))
+        elif choice == "back":
+            screen.changes.go_back(number)
+            screen.playhead.follow(screen.last)
+            screen.show_frame()
         elif choice is not None:
             setting = next(setting for setting in SETTINGS if setting.name == choice)
             value = str(_now(screen, setting))
