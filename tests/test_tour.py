@@ -21,11 +21,12 @@ from tui.app import BatchspecApp
 from tui.cli import main
 from tui.control import Control
 from tui.request import AppRequest
+from tui.screens.compare import CompareScreen
 from tui.tour.guide import State
 from tui.tour.panel import LINES, tour_body
 from tui.tour.scene import Scene
 from tui.tour.screen import StopsScreen, TourScreen
-from tui.tour.source import TourSource, recorded
+from tui.tour.source import LiveTour, recorded, tour_source
 from tui.tour.stops import PROMPTS, STOPS
 from tui.view.cursor import LAST, Phase
 from tui.view.lines import plain
@@ -158,7 +159,7 @@ CLAIMS: dict[tuple[str, int], Callable[[Scene], None]] = {
 
 
 def make_tour(pair: str = "toy", *, animate: bool = False) -> BatchspecApp:
-    source = TourSource(AppRequest(pair=PairRequest(name=pair), tour=True))
+    source = tour_source(AppRequest(pair=PairRequest(name=pair), tour=True))
     control = Control(source, STOPS[0].settings(Settings()), paused=True)
     app = BatchspecApp(control, tour=True)
     app.playhead.animate = animate
@@ -260,13 +261,37 @@ async def test_a_pair_that_cannot_be_loaded_is_no_end_of_the_tour(
     def broken(*unused: object) -> Iterator[None]:
         raise UserError("the models [/INST] are not to be had")
 
-    monkeypatch.setattr(TourSource, "_load", broken)
+    monkeypatch.setattr(LiveTour, "_load", broken)
     app = make_tour()
     async with app.run_test(size=(120, 35)) as pilot:
         screen = await arrived(pilot)
         assert screen.source.why == "the models [/INST] are not to be had"
         assert "recorded" in screen_text(app)
         sound(screen, all_found=True)
+
+
+async def test_a_recorded_tour_refuses_what_needs_an_engine(no_weights: None) -> None:
+    app = make_tour("smollm2")
+    async with app.run_test(size=(120, 35)) as pilot:
+        screen = await arrived(pilot)
+        for key in ("b", "f", "r", "right_square_bracket"):
+            await pilot.press(key)
+            await pilot.pause(0.1)
+            assert app.screen is screen
+        sound(screen, all_found=True)
+
+
+async def test_a_comparison_on_the_way() -> None:
+    app = make_tour()
+    async with app.run_test(size=(120, 35)) as pilot:
+        screen = await arrived(pilot)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        await pilot.pause(0.3)
+        await pilot.press("b")
+        await until(pilot, lambda: app.screen is screen)
+        await pilot.press("pagedown")
+        sound(await arrived(pilot), all_found=True)
 
 
 async def test_interventions_are_undone_by_coming_back() -> None:
@@ -390,8 +415,8 @@ def test_the_option_asks_for_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_looking_for_weights_imports_no_torch() -> None:
     code = (
-        "import sys; from tui.request import AppRequest; from tui.tour.source import TourSource; "
-        "import tui.tour.screen; TourSource(AppRequest(tour=True)); "
+        "import sys; from tui.request import AppRequest; from tui.tour.source import tour_source; "
+        "import tui.tour.screen; tour_source(AppRequest(tour=True)); "
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
     told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Iterable
 from functools import partial
-from typing import ClassVar
+from typing import TYPE_CHECKING, ClassVar
 
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
@@ -31,6 +31,9 @@ from tui.terminal import on_terminate, quiet_terminal
 from tui.themes import DEFAULT, fallback_variables, load_themes, themes_stamp
 from tui.widgets.compare import CompareBar
 from tui.widgets.status import StatusBar
+
+if TYPE_CHECKING:
+    from tui.tour.source import RecordedTour
 
 TERMINATED = 143
 """Exit status after SIGTERM."""
@@ -185,14 +188,14 @@ class BatchspecApp(App[int]):
             yield SystemCommand("Stops", "Another stop of the tour", action)
 
 
-def _source(request: AppRequest) -> tuple[LiveSource, Settings]:
+def _source(request: AppRequest) -> tuple[LiveSource | RecordedTour, Settings]:
     """The run that is asked for, or the first one of the tour."""
     if not request.tour:
         return LiveSource(request), request.settings
-    from tui.tour.source import TourSource
+    from tui.tour.source import tour_source
     from tui.tour.stops import STOPS
 
-    return TourSource(request), STOPS[0].settings(request.settings)
+    return tour_source(request), STOPS[0].settings(request.settings)
 
 
 def run_app(request: AppRequest) -> int:

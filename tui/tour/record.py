@@ -14,7 +14,7 @@ from engine.records import Record, RoundRecord
 from engine.settings import Settings
 from engine.worker import Progress
 from tui.request import AppRequest
-from tui.tour.source import REFERENCE, TourSource
+from tui.tour.source import REFERENCE, LiveTour
 from tui.tour.stops import STOPS, Stop
 from tui.view.timeline import Timeline
 
@@ -28,7 +28,7 @@ def silent(stage: str, fraction: float | None) -> None:
     """What loading reports is of no interest here."""
 
 
-def record_tour(source: TourSource, directory: Path, progress: Progress = silent) -> dict[str, int]:
+def record_tour(source: LiveTour, directory: Path, progress: Progress = silent) -> dict[str, int]:
     """Write a trace for each method of the tour. Returns the sizes in bytes."""
     sizes = {}
     methods = sorted({stop.method for stop in STOPS}, key=lambda name: name != REFERENCE)
@@ -42,7 +42,7 @@ def record_tour(source: TourSource, directory: Path, progress: Progress = silent
     return sizes
 
 
-def needed(source: TourSource, stops: list[Stop], progress: Progress) -> Iterator[Record]:
+def needed(source: LiveTour, stops: list[Stop], progress: Progress) -> Iterator[Record]:
     """A run as far as the stops need it, and its summary."""
     timeline, end = Timeline(), 0
     for record in source.open(stops[0].settings(Settings(inspect=True)), progress):
@@ -59,12 +59,12 @@ def needed(source: TourSource, stops: list[Stop], progress: Progress) -> Iterato
         yield result[1]
 
 
-def is_told(stop: Stop, timeline: Timeline, source: TourSource) -> bool:
+def is_told(stop: Stop, timeline: Timeline, source: LiveTour) -> bool:
     """Whether all that the stop shows is in the rounds so far."""
     found = (moment.find(timeline, source.answers) for moment in stop.moments)
     return timeline.last >= stop.rounds and all(spot is not None for spot in found)
 
 
 if __name__ == "__main__":
-    made = record_tour(TourSource(AppRequest(tour=True)), Path(sys.argv[1]))
+    made = record_tour(LiveTour(AppRequest(tour=True)), Path(sys.argv[1]))
     print(*(f"{name}: {size} bytes" for name, size in made.items()), sep="\n")

@@ -19,7 +19,7 @@ from tui.playhead import Playhead
 from tui.screens.main import PANES, MainScreen
 from tui.tour.guide import Guide, State
 from tui.tour.panel import TourPanel
-from tui.tour.source import TourSource
+from tui.tour.source import LiveTour, RecordedTour, TourSource
 from tui.widgets.section import Heading
 
 
@@ -37,6 +37,7 @@ class TourScreen(MainScreen):
         self.base = control.settings
         self.panel = TourPanel(self.guide, id="tour")
         playhead.following = False
+        self._told = False
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
@@ -47,8 +48,18 @@ class TourScreen(MainScreen):
     @property
     def source(self) -> TourSource:
         source = self.control.source
-        assert isinstance(source, TourSource)
+        assert isinstance(source, LiveTour | RecordedTour)
         return source
+
+    def tell_source(self) -> None:
+        """Say that the runs are recorded ones, and why. What needs an engine is then refused."""
+        source = self.source
+        if isinstance(source, LiveTour) and source.why:
+            source = self.control.source = source.instead()
+        if source.why and not self._told:
+            self._told = True
+            words = f"A recorded tour: {source.why}."
+            self.notify(words, title="tour", timeout=8, markup=False)
 
     def reserved(self) -> int:
         """Lines that the panel takes from the tensor's room where the screen is small."""
@@ -57,6 +68,7 @@ class TourScreen(MainScreen):
     def tick(self) -> None:
         """Go on with the tour, unless something lies over it."""
         super().tick()
+        self.tell_source()
         if self.app.screen is self:
             guide, playhead = self.guide, self.playhead
             before = (guide.state, guide.scene)
@@ -89,12 +101,6 @@ class TourScreen(MainScreen):
             panel.set_class(left, "-left")
             self.call_after_refresh(self.fit_tensor)
         panel.repaint()
-
-    def on_mount(self) -> None:
-        if self.source.why:
-            self.notify(
-                f"A recorded tour: {self.source.why}.", title="tour", timeout=8, markup=False
-            )
 
     def action_next_stop(self) -> None:
         if not self.guide.next():

@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from importlib import resources
 
 import msgspec
 
 from engine.errors import BatchspecError
 from engine.pairs.registry import resolve
-from engine.records import Prompt, Record, RoundRecord, RunHeader
+from engine.records import Prompt, Record, RoundRecord, RunHeader, Summary
 from engine.settings import BROKEN_METHODS, Settings
 from engine.trace import read_trace
 from engine.worker import Progress
@@ -27,67 +27,107 @@ ENOUGH = 16
 
 FETCH = "batchspec-tui pairs fetch smollm2"
 
+Open = Callable[[Settings], Iterator[Record]]
 
-class TourSource(LiveSource):
-    """Live runs of the tour's prompts; the shipped traces where there are no models.
 
-    Attributes:
-        live: whether runs come from the engine.
-        why: why they do not, in a few words.
-    """
+class Learned:
+    """What a correct method has answered to each row, read off its records as they pass by."""
 
-    def __init__(self, request: AppRequest) -> None:
-        super().__init__(msgspec.structs.replace(request, prompts=PROMPTS))
-        self.why = _missing(request)
-        self.live = not self.why
-        self._own: tuple[Prompt, ...] = ()
-        self._answers: dict[int, tuple[int, ...]] = {}
+    def __init__(self) -> None:
+        self.answers: dict[int, tuple[int, ...]] = {}
 
-    @property
-    def answers(self) -> Answers:
-        """What the correct method has answered so far, by row."""
-        return self._answers
-
-    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
-        """A run of the tour."""
+    def watch(self, settings: Settings, begin: Open) -> Iterator[Record]:
+        """The records of a run. Before those of a broken method the right answers are found out,
+        if they are not known yet."""
         if settings.method in BROKEN_METHODS and not self._know_enough():
-            right = msgspec.structs.replace(settings, method=REFERENCE)
-            for record in self._stream(right, progress):
+            for record in begin(msgspec.structs.replace(settings, method=REFERENCE)):
                 self._learn(record)
                 if isinstance(record, RoundRecord) and record.left:
                     break  # the first batch is nearly done
-        correct = settings.method == REFERENCE and not settings.fault
-        learning = correct and not self._know_enough()
-        for record in self._stream(settings, progress):
+        learning = settings.method == REFERENCE and not settings.fault and not self._know_enough()
+        for record in begin(settings):
             if learning:
                 self._learn(record)
             yield record
 
-    def _stream(self, settings: Settings, progress: Progress) -> Iterator[Record]:
-        if self.live:
-            try:
-                if self._pair is None:
-                    self._load(settings, progress)
-            except (BatchspecError, ImportError, OSError, MemoryError, RuntimeError) as error:
-                self.live = False
-                self.why = " ".join(str(error).split()) or type(error).__name__
-            else:
-                # Whatever the viewer has added in between, a stop begins as it always does.
-                self._own = self._prompts = self._own or self._prompts
-                yield from super().open(settings, progress)
-                return
-        yield from recorded(settings.method)
-
     def _know_enough(self) -> bool:
         """Whether each row of the first batch has an answer that is worth comparing with."""
-        return all(len(self._answers.get(row, ())) >= ENOUGH for row in range(BATCH))
+        return all(len(self.answers.get(row, ())) >= ENOUGH for row in range(BATCH))
 
     def _learn(self, record: Record) -> None:
         if isinstance(record, RoundRecord):
             for row in record.rows:
-                self._answers[row.row] = (*self._answers.get(row.row, ()), *row.committed)
+                self.answers[row.row] = (*self.answers.get(row.row, ()), *row.committed)
         elif isinstance(record, RunHeader):
-            self._answers = {}
+            self.answers = {}
+
+
+class RecordedTour:
+    """The shipped runs."""
+
+    live = False
+
+    def __init__(self, name: str, why: str, learned: Learned | None = None) -> None:
+        self.name = name
+        self.why = why
+        """Why they are not live, in a few words."""
+        self._learned = learned or Learned()
+
+    @property
+    def answers(self) -> Answers:
+        return self._learned.answers
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        """The run of the settings' method."""
+        return self._learned.watch(settings, lambda settings: recorded(settings.method))
+
+    def result(self) -> tuple[RunHeader, Summary] | None:
+        """There is nothing to be written: the runs were made before."""
+        return None
+
+
+class LiveTour(LiveSource):
+    """Live runs of the tour's prompts; shipped ones once it shows that there can be none."""
+
+    def __init__(self, request: AppRequest) -> None:
+        super().__init__(msgspec.structs.replace(request, prompts=PROMPTS))
+        self.why = ""
+        self.learned = Learned()
+        self._own: tuple[Prompt, ...] = ()
+
+    @property
+    def answers(self) -> Answers:
+        return self.learned.answers
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        """A run of the tour."""
+        try:
+            if self._pair is None:
+                self._load(settings, progress)
+        except (BatchspecError, ImportError, OSError, MemoryError, RuntimeError) as error:
+            self.why = " ".join(str(error).split()) or type(error).__name__
+            return self.instead().open(settings, progress)
+        # Whatever the viewer has added in between, a stop begins as it always does.
+        self._own = self._prompts = self._own or self._prompts
+        begin = super().open
+        return self.learned.watch(settings, lambda settings: begin(settings, progress))
+
+    def instead(self) -> RecordedTour:
+        """The shipped runs, in place of these."""
+        return RecordedTour(self.name, self.why, self.learned)
+
+
+TourSource = LiveTour | RecordedTour
+
+
+def tour_source(request: AppRequest) -> TourSource:
+    """Live runs where the pair can be run here and now, without a network, or may be."""
+    if resolve(request.pair).kind == "smollm2":
+        from engine.pairs.smollm2 import installed_gguf, is_ready
+
+        if not is_ready() and installed_gguf() is None:
+            return RecordedTour(request.pair.name, f"the weights are not here, '{FETCH}' gets them")
+    return LiveTour(request)
 
 
 def recorded(method: str) -> Iterator[Record]:
@@ -95,14 +135,3 @@ def recorded(method: str) -> Iterator[Record]:
     place = resources.files("tui.tour").joinpath(TRACES, f"{method}.jsonl.zst")
     with resources.as_file(place) as path:
         yield from read_trace(path)
-
-
-def _missing(request: AppRequest) -> str:
-    """Why the pair cannot be run here and now, without a network; empty: it can, or may."""
-    if resolve(request.pair).kind != "smollm2":
-        return ""
-    from engine.pairs.smollm2 import installed_gguf, is_ready
-
-    if is_ready() or installed_gguf() is not None:
-        return ""
-    return f"the weights are not here, '{FETCH}' gets them"
