@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Iterator
+from pathlib import Path
 
 import pytest
 
@@ -232,3 +234,15 @@ def wait_for(worker: EngineWorker, state: State) -> None:
     while worker.state is not state:
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.002)
+
+
+def test_the_conditions_of_the_documentation_are_conditions() -> None:
+    text = (Path(__file__).parent.parent / "docs" / "debugging.md").read_text(encoding="utf-8")
+    section = text[text.index("## `--break`") : text.index("## `replay`")]
+    shown = re.findall(r"--break '?([^'\n]+?)'?(?: --|\n)", section)
+    for line in section.splitlines():
+        if line.startswith("| `"):
+            shown += re.findall(r"`([^`]+)`", line.split("|")[1])
+    assert len(shown) >= 14
+    for condition in shown:
+        parse_breakpoint(condition)
