@@ -51,7 +51,7 @@ def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
         lanes += _lanes_of(path, oracle, notices)
     if len(lanes) > LARGEST:
         raise UserError(f"{len(lanes)} lanes in these traces; at most {LARGEST} fit side by side")
-    yield from _level(lanes, oracle)
+    yield from _level(lanes, oracle, paths[0].name)
 
 
 def _lanes_of(
@@ -90,14 +90,14 @@ def _noted(path: Path, notices: list[str]) -> Iterator[Record]:
 
 
 def _level(
-    streams: Sequence[Iterator[LaneRecord]], oracle: Sequence[OracleRecord]
+    streams: Sequence[Iterator[LaneRecord]], oracle: Sequence[OracleRecord], name: str
 ) -> Iterator[Record]:
     lanes = [_Lane(number, stream) for number, stream in enumerate(streams)]
     for lane in lanes:
         yield replace(lane.header, lane=lane.number, lanes=len(lanes))
     yield from oracle
     yield TickRecord(tick=0, rounds={lane.number: 0 for lane in lanes})
-    measure = None if oracle else _Measure([lane.header for lane in lanes])
+    measure = None if oracle else _Measure(name, [lane.header for lane in lanes])
     tick = 0
     while any(lane.running for lane in lanes):
         tick += 1
@@ -140,7 +140,8 @@ class _Lane:
 class _Measure:
     """What the first lane wrote, told as the oracle's word is."""
 
-    def __init__(self, headers: Sequence[RunHeader]) -> None:
+    def __init__(self, name: str, headers: Sequence[RunHeader]) -> None:
+        self._name = name
         self._prompts = {prompt.index: len(prompt.ids) for prompt in _shared(headers)}
 
     def of(self, made: Sequence[LaneRecord]) -> Iterator[OracleRecord]:
@@ -160,7 +161,7 @@ class _Measure:
                 if row.row in self._prompts
             )
             if rows:
-                yield OracleRecord(rows=rows)
+                yield OracleRecord(rows=rows, name=self._name)
 
 
 def _shared(headers: Sequence[RunHeader]) -> list[Prompt]:

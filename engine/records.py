@@ -325,6 +325,8 @@ class OracleRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     rows: tuple[OracleRow, ...] = ()
     tolerance: float | None = None
     """Distance of two logits that rounding explains, once it is measured."""
+    name: str = ""
+    """Whose answers these are, where not the oracle's: those of another recording."""
     pieces: dict[int, str] = {}
     """Text of each token id that this record is the first to name."""
 

@@ -44,10 +44,13 @@ class OracleBook:
         self.tracks: dict[int, OracleTrack] = {}
         self.tolerance: float | None = None
         self.pieces: dict[int, str] = {}
+        self.name = ""
+        """Whose word it is, where not the oracle's own."""
 
     def add(self, record: OracleRecord) -> list[int]:
         """Take in a record. Returns the rows that it tells of."""
         self.pieces.update(record.pieces)
+        self.name = record.name
         if record.tolerance is not None:
             self.tolerance = record.tolerance
         for row in record.rows:
@@ -125,9 +128,14 @@ class Match:
         return sorted(found, key=lambda entry: (entry.round, entry.divergence.index))
 
 
-def sentence(parting: Parting, tolerance: float | None) -> str:
-    """Why the row left the oracle, in plain words."""
+def sentence(parting: Parting, tolerance: float | None, name: str = "") -> str:
+    """Why the row left the oracle, or the recording of this name, in plain words."""
     found = parting.divergence
+    if name and found.invariant in (None, "I5") and None in (found.got, found.expected):
+        went = "ended before" if found.got is None else "goes on after"
+        return f"it {went} the row of {name}, in round {parting.round}"
+    if name and found.invariant is None:
+        return f"it differs from the row of {name}, from round {parting.round} on"
     if found.cause == "stopped":
         return f"{found.message}, in round {parting.round}"
     if found.cause == "numeric":

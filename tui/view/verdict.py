@@ -117,7 +117,9 @@ def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
     parted.sort(key=lambda entry: entry.divergence.index != selected)
     groups: dict[str, list[Parting]] = {}
     for entry in parted:
-        groups.setdefault(sentence(entry, look.match.oracle.tolerance), []).append(entry)
+        oracle = look.match.oracle
+        words = sentence(entry, oracle.tolerance, oracle.name)
+        groups.setdefault(words, []).append(entry)
     out = []
     for words, entries in groups.items():
         rows = [entry.divergence.index for entry in entries]
@@ -144,6 +146,9 @@ def _nothing(look: LaneFrame) -> tuple[str, str]:
         return f"no token differs yet; {_breach(broken)}, since round {at}", "rejected"
     if not number:
         return "before round 1", "dim"
+    name = look.match.oracle.name
+    if name:
+        return f"every token is that of {showable(name)}", "good"
     return "every token is the oracle's own", "good"
 
 
