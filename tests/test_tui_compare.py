@@ -293,6 +293,31 @@ async def test_lanes_methods_and_pace() -> None:
             assert words in screen_text(app)
 
 
+async def test_to_where_a_row_goes_astray() -> None:
+    app = toy_app()
+    async with app.run_test(size=(120, 35)) as pilot:
+        await until(pilot, lambda: app.control.timeline.last >= 1, 60.0)
+        await pilot.press("b")
+        control = await compared(pilot, app)
+        await until(pilot, lambda: control.state is State.FINISHED, 90.0)
+        screen = app.screen
+        assert isinstance(screen, CompareScreen)
+        await pilot.press("tab", "tab", "d")  # the third lane is bsp
+        partings = control.comparison.partings(2)
+        assert len(partings) > 1
+        assert (control.playhead.cursor.round, screen.selected) == partings[0]
+        await pilot.pause(0.1)
+        assert "≠" in screen_text(app)
+        await pilot.press("p")
+        await pilot.press("d", "d")
+        assert (control.playhead.cursor.round, screen.selected) == partings[1]
+        await pilot.press("D")
+        assert (control.playhead.cursor.round, screen.selected) == partings[0]
+        held = control.playhead.cursor
+        await pilot.press("tab", "tab", "d")  # eqspec: no row does
+        assert control.playhead.cursor == held
+
+
 @pytest.mark.parametrize("size", SIZES)
 async def test_compare_at_every_size(size: tuple[int, int]) -> None:
     app = toy_app(tokens=16)

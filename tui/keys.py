@@ -108,6 +108,10 @@ KEYS: tuple[Key, ...] = (
         footer=True),
     Key("s", "next_pace", "in step", "In a comparison: lanes in step by rounds, tokens or time",
         "Run", where="compare", footer=True),
+    Key("d", "next_parting(1)", "parting", "In a comparison: where the lane's next row goes astray",
+        "Time", where="compare", counted=True),
+    Key("D", "next_parting(-1)", "parting back", "Where the row before went astray", "Time",
+        where="compare", counted=True),
     Key("m", "choose_method", "method", "Choose the method that goes on with these rows", "Run",
         footer=True),
     Key("left_square_bracket", "draft_tokens(-1)", "K", "One draft token fewer (K) from now on",
@@ -163,12 +167,14 @@ def groups() -> dict[str, list[Key]]:
 
 COMPARE = (
     "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "choose_method", "next_pace",
-    "compare", "cell_mode", "next_phase", "slower", "faster", "restart", "next_theme", "help",
-    "quit",
+    "compare", "next_parting(1)", "cell_mode", "next_phase", "slower", "faster", "restart",
+    "next_theme", "help", "quit",
 )  # fmt: skip
 """The keys at the foot of a comparison."""
 
-LABELS = {"compare": "back", "next_round": "step", "cycle_pane(1)": "lane"}
+LABELS = {
+    "compare": "back", "next_round": "step", "cycle_pane(1)": "lane", "next_parting(1)": "astray",
+}  # fmt: skip
 """Their labels, where they differ."""
 
 

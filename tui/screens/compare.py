@@ -227,6 +227,25 @@ class CompareScreen(RunScreen):
 
         self.app.push_screen(MethodScreen(current.method), chosen)
 
+    def action_next_parting(self, step: int) -> None:
+        """To the step in which the lane's next row (or the one before) goes astray."""
+        partings = self.comparison.partings(self.focus_lane)
+        here = (self.playhead.cursor.round, -1 if self.selected is None else self.selected)
+        if self.playhead.following:
+            here = (0, -1) if step > 0 else (self.last + 1, 0)
+        count = self.take_count()
+        if step > 0:
+            wanted = [one for one in partings if one > here][:count][-1:]
+        else:
+            wanted = [one for one in partings if one < here][-count:][:1]
+        if not wanted:
+            some = "No other row" if partings else "No row"
+            self.notify(f"{some} of this lane has gone astray.", timeout=3)
+            return
+        tick, self.selected = wanted[0]
+        self.playhead.jump(tick, self.last)
+        self.show_frame()
+
     def action_next_pace(self) -> None:
         self.compared.next_pace()
         self.show_frame()

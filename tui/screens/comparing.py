@@ -4,8 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from msgspec.structs import replace
+
+from engine.settings import Settings
 from engine.worker import State
 from tui.comparison import CompareControl, ComparingSource, lane_settings
+from tui.control import Control
 from tui.playhead import Playhead
 from tui.screens.compare import CompareScreen
 
@@ -27,7 +31,7 @@ def open_comparison(screen: RunScreen) -> None:
     held = main.state is State.PAUSED
     main.worker.pause()
     beside = main.beside
-    if not isinstance(beside, CompareControl) or beside.settings != main.settings:
+    if not isinstance(beside, CompareControl) or _shared(beside) != _shared(main):
         if beside is not None:
             beside.stop()
         lanes = lane_settings(main.settings)
@@ -37,3 +41,8 @@ def open_comparison(screen: RunScreen) -> None:
     elif running:
         beside.worker.run()
     screen.app.push_screen(CompareScreen(beside, beside.playhead, running))
+
+
+def _shared(control: Control) -> Settings:
+    """What the lanes have of the single run: all but its method."""
+    return replace(control.settings, method="eqspec")

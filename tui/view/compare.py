@@ -107,6 +107,22 @@ class Comparison:
             return Moment(0, 0)
         return self.ticks[tick - 1].get(lane, Moment(0, 0))
 
+    def partings(self, lane: int) -> list[tuple[int, int]]:
+        """The ticks in which rows of the lane's present run leave the oracle, with the rows."""
+        take = len(self.lanes[lane]) - 1
+        by_round: dict[int, list[int]] = {}
+        for row, parting in self.take(lane).match.partings.items():
+            by_round.setdefault(parting.round, []).append(row)
+        found = []
+        seen = 0
+        for tick in range(1, self.last + 1):
+            moment = self.moment(lane, tick)
+            if moment.take == take:
+                for number in range(seen + 1, moment.round + 1):
+                    found += [(tick, row) for row in sorted(by_round.get(number, ()))]
+                seen = max(seen, moment.round)
+        return found
+
     def finished(self, lane: int) -> bool:
         """Whether the lane has come to its end, well or badly."""
         timeline = self.take(lane).timeline
