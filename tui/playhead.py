@@ -16,7 +16,7 @@ PHASED = 2.0
 """Up to this speed the phases of a round are shown one after the other."""
 
 STEP_PACE = 0.18
-"""Seconds a phase is shown after a single step."""
+"""Seconds a phase is shown after a single step, if nobody wants it otherwise."""
 
 SLIDE = 0.7
 """Share of the last phase in which the rows move."""
@@ -32,6 +32,8 @@ class Playhead:
         """Walking through recorded rounds by itself."""
         self.speed = speed
         self.animate = animate
+        self.step_pace = STEP_PACE
+        """Seconds a phase is shown after a single step."""
         self._goal: int | None = None
         self._since = 0.0
         self._pace = 0.0
@@ -77,7 +79,7 @@ class Playhead:
         self.cursor = Cursor(number, Phase.DRAFT)
         self._goal = number
         self._since = now
-        period = 1.0 / self.speed if self.speed and running else 4 * STEP_PACE
+        period = 1.0 / self.speed if self.speed and running else 4 * self.step_pace
         self._pace = min(0.6, 0.22 * period)
 
     def _animate(self, now: float) -> None:

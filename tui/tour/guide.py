@@ -37,6 +37,10 @@ def is_untouched(timeline: Timeline) -> bool:
     )
 
 
+SLOW = 0.45
+"""The same where the rows are to be seen moving."""
+
+
 class State(Enum):
     """How far the guide has come."""
 
@@ -211,7 +215,9 @@ class Guide:
                 self._stepped = now
                 playhead.jump(here.round + 1, last)
         elif goal.phase is LAST and here.round < goal.round:
+            playhead.step_pace, usual = SLOW, playhead.step_pace
             playhead.next_round(now, last)
+            playhead.step_pace = usual
         elif now - self._stepped >= (PHASE if here.phase is not LAST else 1.0 / self._pace):
             self._stepped = now
             following = Cursor(goal.round, Phase.DRAFT) if here.round < goal.round else None
