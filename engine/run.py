@@ -73,7 +73,7 @@ class Run:
             pair=self.pair.info,
             settings=settings,
             prompts=self.prompts,
-            pieces=self._texts.new_pieces(i for prompt in self.prompts for i in prompt.ids),
+            pieces=self._texts.pieces(i for prompt in self.prompts for i in prompt.ids),
             versions=versions(),
         )
 
@@ -285,6 +285,12 @@ class _Texts:
         new = {i for i in ids if i not in self._known}
         self._known |= new
         return {i: self._tokenizer.piece(i) for i in sorted(new)}
+
+    def pieces(self, ids: Iterable[int]) -> dict[int, str]:
+        """Text of all these tokens, whether or not a record has named them."""
+        every = set(ids)
+        self._known |= every
+        return {i: self._tokenizer.piece(i) for i in sorted(every)}
 
     def complete(self, record: RoundRecord) -> RoundRecord:
         rows = tuple(self._with_text(row) for row in record.rows)

@@ -62,3 +62,11 @@ def test_an_oracle_that_is_wanted_later_catches_up(pair: Pair) -> None:
     for record in judged(run_of(pair, "dsd"), later, lambda: Oracle(pair)):
         watch(record)
     assert watch.hits
+
+
+def test_every_header_of_a_run_names_the_tokens_of_its_prompts(pair: Pair) -> None:
+    run = run_of(pair, "eqspec")
+    first = run.header()
+    again = next(run.records())
+    assert again == first
+    assert set(first.pieces) == {token for prompt in first.prompts for token in prompt.ids}
