@@ -9,7 +9,7 @@ from torch import Tensor
 
 from engine.draft import Proposals
 from engine.records import AcceptTest, BonusChoice
-from engine.sampling import Sampler, warp
+from engine.sampling import Sampler
 from engine.sequence import Sequence
 
 
@@ -64,7 +64,7 @@ class Lossless:
         width = fed.shape[1]
         p = q = None
         if not sampler.sampling.greedy:
-            p = warp(logits, sampler.sampling).cpu()
+            p = sampler.warp(logits).cpu()
             q = None if proposals.probs is None else proposals.probs.cpu()
         verdicts = []
         for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):

@@ -20,7 +20,7 @@ from engine.accept import Verdict
 from engine.draft import Proposals
 from engine.model import LanguageModel
 from engine.records import AcceptTest, BonusChoice
-from engine.sampling import RESIDUAL, Sampler, uniform, warp
+from engine.sampling import RESIDUAL, Sampler, uniform
 from engine.sequence import Sequence
 from engine.settings import Sampling
 
@@ -37,7 +37,9 @@ class NotingSampler(Sampler):
         super().__init__(sampling, vocabulary)
         self.wanted: dict[int, tuple[int, ...]] = {}
         """By request index: the tokens that the row proposes first in the next round."""
-        self._noted: list[tuple[LanguageModel, Tensor, Tensor]] = []
+        self._noted: list[tuple[LanguageModel, Tensor]] = []
+        self._warped: Tensor | None = None
+        self._head: Tensor | None = None
 
     def propose(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
@@ -51,26 +53,49 @@ class NotingSampler(Sampler):
                 tokens[place] = wanted[step]
                 if q is not None:  # it is certain: the rule stays lossless
                     q[place] = one_hot(tokens[place], q.shape[-1]).to(q)
-        self._noted.append((model, logits, tokens))
+        self._noted.append((model, logits))
         return tokens, q
 
-    def draft_probs(self) -> Tensor | None:
+    def warp(self, logits: Tensor) -> Tensor:
+        self._warped = super().warp(logits)
+        return self._warped
+
+    def target_probs(self, logits: Tensor) -> Tensor:
+        """The target's probabilities, [..., vocabulary]: those that were drawn from, or all
+        that greedy decoding chose among."""
+        warped, self._warped = self._warped, None
+        if self.sampling.greedy:
+            return logits.float().softmax(dim=-1)
+        return super().warp(logits) if warped is None else warped
+
+    def draft_probs(self, tokens: Tensor) -> Tensor | None:
         """The draft's probability of each proposal, [rows, K], and forget the round; None:
-        no model proposed anything."""
+        no model proposed them.
+
+        Args:
+            tokens: the proposals, [rows, K].
+        """
         noted, self._noted = self._noted, []
-        if not noted:
+        if not noted or len(noted) != tokens.shape[1]:
             return None
-        return torch.stack([_chance(*entry) for entry in noted], dim=1)
+        model = noted[0][0]
+        probs = torch.stack([logits for _, logits in noted], dim=1).float().softmax(dim=-1)
+        columns = self._columns(model, tokens.to(probs.device))
+        known = (columns >= 0) & (columns < probs.shape[-1])
+        found = probs.gather(-1, columns.where(known, 0)[..., None])[..., 0]
+        return found.where(known, 0.0)
 
-
-def _chance(model: LanguageModel, logits: Tensor, tokens: Tensor) -> Tensor:
-    """Softmax of each row's token, [rows]; 0 for what the draft's head does not know."""
-    probs = logits.float().softmax(dim=-1)
-    if model.hot_ids is None:
-        known = tokens < probs.shape[-1]
-        found = probs.gather(1, tokens.clamp(max=probs.shape[-1] - 1)[:, None])[:, 0]
-        return found.where(known, torch.zeros_like(found))
-    return (probs * (model.hot_ids[None] == tokens[:, None])).sum(dim=-1)
+    def _columns(self, model: LanguageModel, tokens: Tensor) -> Tensor:
+        """The columns of these tokens in the draft's head; −1: it has none for them."""
+        if model.hot_ids is None:
+            return tokens
+        if self._head is None:
+            size = max(self.vocabulary, int(model.hot_ids.max()) + 1)
+            self._head = model.hot_ids.new_full((size,), -1)
+            self._head[model.hot_ids] = torch.arange(
+                len(model.hot_ids), device=self._head.device, dtype=self._head.dtype
+            )
+        return self._head[tokens]
 
 
 class Inspection:
@@ -87,22 +112,24 @@ class Inspection:
         Args:
             logits: the target's, [rows, K + 1, vocabulary].
         """
-        sampling = self.sampler.sampling
-        p = logits.float().softmax(dim=-1) if sampling.greedy else warp(logits, sampling)
+        p = self.sampler.target_probs(logits)
         _, width, vocabulary = p.shape
         tokens = proposals.tokens.to(p.device)
         best = p.topk(min(BEST, vocabulary), dim=-1)
         ends = torch.tensor([[min(v.accepted, width - 1)] for v in verdicts], device=p.device)
         bonus = torch.tensor([[v.bonus or 0] for v in verdicts], device=p.device)
         at_end = p.gather(1, ends[..., None].expand(-1, -1, vocabulary))[:, 0]
+        chosen = at_end.gather(-1, bonus)
         residual = self._residual(at_end, proposals, ends[:, 0])
-        draft = self.sampler.draft_probs()
+        draft = self.sampler.draft_probs(proposals.tokens)
         wanted = self.sampler.wanted
         figures = _on_host(
             {
                 "p": p[:, : tokens.shape[1]].gather(-1, tokens[..., None])[..., 0],
-                "bonus": at_end.gather(-1, bonus),
-                "residual": residual.gather(-1, bonus) / residual.sum(dim=-1, keepdim=True),
+                "bonus": chosen,
+                "residual": chosen
+                if residual is None
+                else residual.gather(-1, bonus) / residual.sum(dim=-1, keepdim=True),
                 "probs": best.values.flatten(1),
                 "ids": best.indices.flatten(1),
                 "q": p.new_ones(tokens.shape) if draft is None else draft,
@@ -116,14 +143,15 @@ class Inspection:
             told.append(verdict)
         return told
 
-    def _residual(self, p: Tensor, proposals: Proposals, ends: Tensor) -> Tensor:
+    def _residual(self, p: Tensor, proposals: Proposals, ends: Tensor) -> Tensor | None:
         """What a rejected proposal leaves of p, max(p − q, 0) (p itself where that is nothing).
+        Greedy decoding draws from nothing.
 
         Args:
             p: at the first place that was not accepted, [rows, vocabulary].
         """
         if self.sampler.sampling.greedy or not proposals.tokens.shape[1]:
-            return p
+            return None
         at = ends.clamp(max=proposals.tokens.shape[1] - 1)
         tokens = proposals.tokens.to(p.device).gather(1, at[:, None])
         if proposals.probs is None:

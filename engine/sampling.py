@@ -88,6 +88,10 @@ class Sampler:
         self.sampling = sampling
         self.vocabulary = vocabulary
 
+    def warp(self, logits: Tensor) -> Tensor:
+        """The target's logits as probabilities to draw from, [..., vocabulary]."""
+        return warp(logits, self.sampling)
+
     def propose(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
     ) -> tuple[Tensor, Tensor | None]:

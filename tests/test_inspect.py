@@ -101,6 +101,14 @@ def test_without_a_draft_model_every_proposal_is_certain() -> None:
     assert all(test.draft_prob == 1.0 for test in tests)
 
 
+@pytest.mark.parametrize("method", ["eqspec", "bsp", "dsd"])
+def test_a_greedy_draft_proposes_its_best(method: str) -> None:
+    tests = [test for row in rows_of(method) for test in row.tests]
+    assert tests
+    assert all(test.draft_prob >= 1 / 40 - 1e-6 for test in tests), "the best of 40 tokens"
+    assert all(0.0 < test.draft_prob < 1.0 for test in tests)
+
+
 def test_the_best_tokens_have_their_texts() -> None:
     job = Run(PAIR, settings_of("eqspec", inspect=True), PROMPTS)
     known: set[int] = set()
