@@ -27,6 +27,9 @@ JOURNEY = 2.0
 PHASE = 0.45
 """Seconds that a phase is shown on the last round of the way."""
 
+SLOW = 0.45
+"""The same where the rows are to be seen moving."""
+
 
 def is_untouched(timeline: Timeline) -> bool:
     """Whether a run is as it began: no fault, no intervention, no failure."""
@@ -35,10 +38,6 @@ def is_untouched(timeline: Timeline) -> bool:
         and not timeline.changes
         and not any(record.fault for record in timeline.rounds)
     )
-
-
-SLOW = 0.45
-"""The same where the rows are to be seen moving."""
 
 
 class State(Enum):
