@@ -175,7 +175,7 @@ def _bonus(look: CloseUp, width: int) -> Line:
             best = bool(choice.top) and choice.top[0][0] == row.bonus
             words = "the target's best" if best else "not the target's best"
         elif choice.residual_prob is not None:
-            words = f"of max(p − q, 0): {prob_words(choice.residual_prob)}, u {choice.draw:.3f}"
+            words = f"max(p−q,0): {prob_words(choice.residual_prob)}, u {choice.draw:.2f}"
         else:
             words = f"drawn from p, u {choice.draw:.3f}"
     if look.frame.method == "dsd" and row.bonus in row.proposals:

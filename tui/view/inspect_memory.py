@@ -38,31 +38,38 @@ def memory_lines(look: CloseUp, width: int) -> list[Line]:
 
 
 def _columns_head(width: int) -> Line:
-    words = fit("  columns", 14) + fit("tokens", 12) + fit("", 12) + fit("positions", 12)
+    size = _size(width)
+    words = fit("  columns", size + 2) + fit("tokens", size) + fit("", 11) + fit("positions", size)
     return [(words + fit("mask", 12) + "K/V", "dim")]
+
+
+def _size(width: int) -> int:
+    """Cells of a column of the tables."""
+    return 12 if width >= 100 else 10
 
 
 def _segment(segment: Segment, width: int, *, cache: bool) -> Line:
     tokens = _range(segment.first, segment.length) if segment.first >= 0 else "–"
     position = "–" if segment.position is None else _range(segment.position, segment.length)
+    size = _size(width)
     mask = "● attended" if segment.attended else "○ hidden"
     if segment.kind is Kind.PAD:
         held = ""
     elif segment.kind is Kind.GHOST:
-        held = "ghost: valid, and not the row's own"
+        held = "ghost: not the row's own"
     elif segment.kind is Kind.STALE and cache:
-        held = "stale: of no committed token"
+        held = "stale"
     elif not segment.cached:
-        held = "none yet: fed in the next round" if cache else "written in this round"
+        held = "none yet: fed next round" if cache else "written in this round"
     elif segment.kind in (Kind.PROPOSED, Kind.REJECTED, Kind.ACCEPTED) and not cache:
         held = "written in this round"
     else:
         held = "valid"
     return [
-        ("  " + fit(_range(segment.start, segment.length), 12), "text"),
-        (fit(tokens, 12), "text"),
-        (fit(NAMES.get(segment.kind, ""), 12), segment.kind.value),
-        (fit(position, 12), "text"),
+        ("  " + fit(_range(segment.start, segment.length), size), "text"),
+        (fit(tokens, size), "text"),
+        (fit(NAMES.get(segment.kind, ""), 11), segment.kind.value),
+        (fit(position, size), "text"),
         (fit(mask, 12), "text" if segment.attended else "dim"),
         (held, "dim" if held == "valid" else "text"),
     ]
