@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Sequence
+from pathlib import Path
 
+from engine.errors import UserError
+from engine.pairs.registry import MODEL_FREE, all_pairs
 from engine.prompts import shipped_prompts
 from engine.records import RunHeader
 from engine.settings import Sampling, Settings
@@ -11,10 +15,12 @@ from engine.settings import Sampling, Settings
 LEFT_OUT = ("inspect", "threads", "strict", "audit")
 
 
-def command_line(header: RunHeader) -> str:
-    """`batchspec-tui run …`, with what differs from the defaults.
+def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str:
+    """`batchspec-tui run …`, with what differs from the defaults, quoted for a shell.
 
-    The prompts are typed out, or named by their number where they are the shipped ones.
+    Args:
+        prompts: the words that name the prompts. None: they are typed out, or named by their
+            number where they are the shipped ones.
     """
     words = ["batchspec-tui", "run", *_pair(header)]
     defaults = {
@@ -29,14 +35,31 @@ def command_line(header: RunHeader) -> str:
             continue
         words += [f"--{name.replace('_', '-')}", str(value)]
     words += [f"--{name}" for name in ("strict", "audit") if header.settings.get(name)]
-    return shlex.join([*words, *_prompts(header)])
+    return shlex.join([*words, *(_prompts(header) if prompts is None else prompts)])
 
 
 def _pair(header: RunHeader) -> list[str]:
+    """By name, where the name still means this target; else by both models."""
     pair = header.pair
-    if pair.name and pair.name != pair.target:
-        return ["--model-pair", pair.name]
-    return ["--target", pair.target, *(["--draft", pair.draft] if pair.draft else [])]
+    draft = ["--draft", pair.draft] if pair.draft else []
+    try:
+        spec = all_pairs().get(pair.name)
+    except UserError:
+        spec = None
+    if spec is None or (spec.kind == "models" and spec.target != pair.target):
+        return ["--target", pair.target, *draft]
+    other = spec.draft != pair.draft and (spec.kind == "models" or pair.draft in MODEL_FREE)
+    return ["--model-pair", pair.name, *(draft if other else [])]
+
+
+def prompt_words(
+    texts: Sequence[str], file: Path | None, limit: int | None, chat: bool | None
+) -> list[str]:
+    """The options about prompts, as they were given."""
+    words = [word for text in texts for word in ("--prompt", text)]
+    words += ["--prompts", str(file)] if file is not None else []
+    words += ["--limit", str(limit)] if limit is not None else []
+    return words if chat is None else [*words, "--chat" if chat else "--no-chat"]
 
 
 def _prompts(header: RunHeader) -> list[str]:

@@ -13,8 +13,8 @@ from engine.records import Prompt, RowSummary, RunHeader, Summary
 from tui.showable import showable
 
 
-def print_run(header: RunHeader, summary: Summary) -> None:
-    """Each row's text, then what the run cost."""
+def print_run(header: RunHeader, summary: Summary, *, again: str = "") -> None:
+    """Each row's text, then what the run cost, and the command line that repeats it."""
     console = Console(highlight=False)
     for prompt, row in zip(header.prompts, summary.rows, strict=True):
         console.print(_heading(prompt, row))
@@ -22,6 +22,8 @@ def print_run(header: RunHeader, summary: Summary) -> None:
         console.print(Text(asked, style="dim", no_wrap=True, overflow="ellipsis"))
         console.print(Padding(Text(showable(row.text, newlines=True).strip("\n")), (0, 0, 1, 2)))
     console.print(_costs(header, summary))
+    if again:  # one line however long, so that it can be copied
+        console.print(Text("\n" + again, style="dim"), soft_wrap=True)
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

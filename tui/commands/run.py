@@ -36,9 +36,11 @@ def run(**shared: Any) -> int:
     if options.json is not None:
         write_run(options.json, header, summary)
     if not options.quiet and options.json != STDOUT:
+        from tui.reproduce import command_line, prompt_words
         from tui.tables import print_run
 
-        print_run(header, summary)
+        given = {name: shared[name] for name in ("texts", "file", "limit", "chat")}
+        print_run(header, summary, again=command_line(header, prompt_words(**given)))
     return status
 
 
