@@ -11,15 +11,25 @@ from pathlib import Path
 
 import pytest
 from msgspec.structs import replace
+from textual.pilot import Pilot
 
 from engine.aligned import side_by_side
 from engine.breakpoints import parse_breakpoint
 from engine.errors import UserError
+from engine.pairs.registry import PairRequest
+from engine.prompts import PromptEntry
 from engine.records import OracleRecord, Record, RoundRecord, RunHeader, Summary, TickRecord
+from engine.settings import Settings
 from engine.trace import TraceWriter, read_trace
 from tests import synthetic
 from tests.tui_app import MadeUp, make_app, ready, screen_text, until
+from tui.app import BatchspecApp
+from tui.comparison import CompareControl
+from tui.control import Control
+from tui.live import LiveSource
 from tui.replay import RecordedSource, ReplayApp, recorded_control
+from tui.request import AppRequest
+from tui.screens.compare import CompareScreen
 from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedScreen
 from tui.view.cursor import Cursor
@@ -286,3 +296,39 @@ async def test_playing_stops_where_a_breakpoint_applies(tmp_path: Path, home: Pa
         await until(pilot, lambda: 2 in app.recorded.stops)
         await pilot.press("2", "g")
         await until(pilot, lambda: "◉ round=2" in screen_text(app))
+
+
+async def test_a_recorded_comparison_looks_as_it_did_live(tmp_path: Path, home: Path) -> None:
+    request = AppRequest(
+        pair=PairRequest(name="toy"),
+        settings=Settings(batch_size=2, draft_tokens=3, max_new_tokens=12, device="cpu"),
+        prompts=tuple(PromptEntry(text=text) for text in ("the river", "a small boat", "no")),
+        trace=tmp_path / "run.jsonl",
+    )
+    control = Control(LiveSource(request), request.settings, paused=True)
+    live = BatchspecApp(control)
+    shown = []
+    async with live.run_test(size=(160, 45)) as pilot:
+        await until(pilot, lambda: isinstance(live.screen, MainScreen), 60)
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(live.screen, CompareScreen))
+        assert isinstance(control.beside, CompareControl)
+        await pilot.press("space")
+        await until(pilot, lambda: control.beside.state.ended, 60)  # type: ignore[union-attr]
+        shown.append(await pictures(live, pilot))
+    recorded = app_of(tmp_path / "run.compare.jsonl")
+    async with recorded.run_test(size=(160, 45)) as pilot:
+        await opened(recorded, pilot)
+        recorded.control.speed = recorded.playhead.speed = None
+        shown.append(await pictures(recorded, pilot))
+    assert shown[0] == shown[1]
+
+
+async def pictures(app: BatchspecApp, pilot: Pilot[int]) -> list[str]:
+    """The screen as SVG at two cursors."""
+    found = []
+    for keys in (("4", "g"), ("comma",)):
+        await pilot.press(*keys)
+        await pilot.pause(0.3)
+        found.append(app.export_screenshot(title="a"))
+    return found

@@ -50,7 +50,7 @@ class BreakpointsScreen(ModalScreen[None]):
 
     def compose(self) -> ComposeResult:
         with Vertical():
-            yield Heading([("breakpoints: hold the run where", "title")])
+            yield Heading([("breakpoints", "title")])
             yield OptionList()
             yield Input(placeholder=EXAMPLE)
 
