@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, NamedTuple
 
 from engine.errors import UserError
+from tui.change import ChangingSource
 from tui.screens.ask import AskScreen, Choice, ChooseScreen
 
 if TYPE_CHECKING:
@@ -39,8 +40,9 @@ SETTINGS = (
 def open_interventions(screen: RunScreen) -> None:
     """Ask what is to change from the next round on."""
     if not screen.changes.can_change:
-        over = "The run is over: r starts again." if screen.control.source.live else ""
-        screen.notify(over or "A recorded run stays as it was.", timeout=3)
+        over = isinstance(screen.control.source, ChangingSource)
+        words = "The run is over: r starts again." if over else "There is no run to change here."
+        screen.notify(words, timeout=3)
         return
     row = screen.frame_now().selected
     choices = [
