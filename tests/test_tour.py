@@ -127,7 +127,13 @@ async def test_without_weights_the_shipped_traces_tell_the_same(
             assert screen.guide.scene is not None
             sound(screen, all_found=True)
             assert "recorded" in screen_text(app)
+            if not place:
+                assert "recorded: no weights are here" in screen_text(app)
         assert not screen.source.live
+        for smaller in ((60, 20), (40, 12)):
+            await pilot.resize_terminal(*smaller)
+            await pilot.pause(0.1)
+            assert "tour" in screen_text(app)
 
 
 async def test_a_pair_that_cannot_be_loaded_is_no_end_of_the_tour(
@@ -141,7 +147,7 @@ async def test_a_pair_that_cannot_be_loaded_is_no_end_of_the_tour(
     async with app.run_test(size=(120, 35)) as pilot:
         screen = await arrived(pilot)
         assert screen.source.why == "the models [/INST] are not to be had"
-        assert "recorded" in screen_text(app)
+        assert "recorded: the models [/INST] are not to be had" in screen_text(app)
         sound(screen, all_found=True)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tui.showable import showable
 from tui.tour.guide import Guide, State
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop, spread, width_of, wrap
@@ -30,11 +31,15 @@ class TourPanel(Pane):
         """Made so far, while the stop is sought."""
         self.note = ""
         """Where the records come from."""
+        self.why = ""
+        """Why that is not the engine."""
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         lines = [tour_heading(self.guide, self.at_stop, self.note, width)]
         if self.guide.state is not State.LEFT:
             lines += tour_lines(self.guide, self.rounds, width)
+            if self.why and self.guide.stop == 0:
+                lines.insert(LINES, _reason(self.why, width))
         return lines[:height]
 
 
@@ -92,6 +97,10 @@ def tour_body(guide: Guide, rounds: int, width: int) -> list[Line]:
     if len(lines) >= LINES:
         lines = wrap([*lead, (" ", "text"), *said], room)
     return [[("  ", "text"), *line] for line in lines]
+
+
+def _reason(why: str, width: int) -> Line:
+    return crop([("  recorded: ", "parked"), (showable(why), "quiet")], width)
 
 
 def _said(guide: Guide, rounds: int) -> Line:

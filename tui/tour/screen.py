@@ -28,6 +28,8 @@ class TourScreen(MainScreen):
 
     DEFAULT_CSS = """
     TourScreen #lower { min-height: 3; }
+    TourScreen.-tiny TourPanel { height: 4; }
+    TourScreen.-tiny TourPanel.-left { height: 1; }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("tour")]
 
@@ -37,7 +39,6 @@ class TourScreen(MainScreen):
         self.base = control.settings
         self.panel = TourPanel(self.guide, id="tour")
         playhead.following = False
-        self._told = False
 
     def compose(self) -> ComposeResult:
         for widget in super().compose():
@@ -52,14 +53,11 @@ class TourScreen(MainScreen):
         return source
 
     def tell_source(self) -> None:
-        """Say that the runs are recorded ones, and why. What needs an engine is then refused."""
+        """Show that the runs are recorded ones, and why. What needs an engine is then refused."""
         source = self.source
         if isinstance(source, LiveTour) and source.why:
             source = self.control.source = source.instead()
-        if source.why and not self._told:
-            self._told = True
-            words = f"A recorded tour: {source.why}."
-            self.notify(words, title="tour", timeout=8, markup=False)
+        self.panel.why = source.why
 
     def reserved(self) -> int:
         """Lines that the panel takes from the tensor's room where the screen is small."""

@@ -126,7 +126,7 @@ def tour_source(request: AppRequest) -> TourSource:
         from engine.pairs.smollm2 import installed_gguf, is_ready
 
         if not is_ready() and installed_gguf() is None:
-            return RecordedTour(request.pair.name, f"the weights are not here, '{FETCH}' gets them")
+            return RecordedTour(request.pair.name, f"no weights are here, '{FETCH}' gets them")
     return LiveTour(request)
 
 

@@ -93,9 +93,8 @@ STOPS = (
         "autoregressive",
         (
             Moment(
-                "Some prompts are decoded together, as one tensor: a row each, a token a column. "
-                "A step reads all the weights of the model to give each row one token; "
-                "that reading is what takes the time.",
+                "Prompts are decoded together, as one tensor: a row each, a token a column. "
+                "A step's time goes into reading the weights; each row gains one token.",
                 finds.at_round(6),
                 words.one_token,
                 "★ is the new token of a row. · is padding: the prompts differ in length.",

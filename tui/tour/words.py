@@ -32,7 +32,7 @@ def told(template: str, **figures: object) -> Line:
 
 def rows_named(rows: list[int]) -> str:
     """2, or 2 and 3, or 2, 3 and 5."""
-    names = [str(row) for row in rows]
+    names = [str(row) for row in sorted(rows)]
     return names[0] if len(names) == 1 else ", ".join(names[:-1]) + " and " + names[-1]
 
 
