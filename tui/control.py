@@ -121,8 +121,7 @@ class Control:
             self._taken += len(records)
             for record in records:
                 self.absorb(record)
-        if self.source.live:
-            history.release(self._taken)
+        history.release(self._taken)
         return True
 
     def absorb(self, record: Record) -> None:

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from bisect import bisect_right
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from threading import Thread
 
 from engine.breakpoints import Breakpoint, Hit
-from engine.history import History
+from engine.records import Record
 from engine.watch import Watch
 from tui.playhead import Playhead
 from tui.view.cursor import LAST, Cursor
@@ -39,31 +40,44 @@ class RecordedPlayhead(Playhead):
 
 
 class Findings:
-    """Where the breakpoints apply in a recording."""
+    """Where the breakpoints apply in a recording, which is read again for that.
 
-    def __init__(self) -> None:
-        self.hits: list[Hit] = []
+    It is read in a thread of its own: keys are heard meanwhile.
+
+    Args:
+        read: opens the recording from its beginning.
+    """
+
+    def __init__(self, read: Callable[[], Iterable[Record]]) -> None:
+        self.rounds: list[int] = []
+        """The rounds in which one applies, in order."""
+        self._hits: dict[int, list[Hit]] = {}
+        self._read = read
         self._points: tuple[Breakpoint, ...] = ()
 
-    def update(self, points: tuple[Breakpoint, ...], history: History) -> bool:
-        """Look through the records anew if the list has changed. Returns whether it has."""
+    def update(self, points: tuple[Breakpoint, ...]) -> None:
+        """Look through the recording anew if the list has changed."""
         if points == self._points:
-            return False
+            return
         self._points = points
-        watch = Watch(points)
-        for record in history.since(0) if points else ():
-            watch(record)
-        self.hits = watch.hits
-        return True
-
-    @property
-    def rounds(self) -> list[int]:
-        """The rounds in which one applies, in order."""
-        return sorted({hit.round for hit in self.hits})
+        self.rounds, self._hits = [], {}
+        if points:
+            Thread(target=self._look, args=(points,), daemon=True).start()
 
     def at(self, number: int) -> list[Hit]:
         """What applies in a round."""
-        return [hit for hit in self.hits if hit.round == number]
+        return self._hits.get(number, [])
+
+    def _look(self, points: tuple[Breakpoint, ...]) -> None:
+        watch = Watch(points)
+        for record in self._read():
+            if self._points != points:
+                return
+            watch(record)
+        hits: dict[int, list[Hit]] = {}
+        for hit in watch.hits:
+            hits.setdefault(hit.round, []).append(hit)
+        self.rounds, self._hits = sorted(hits), hits
 
 
 def told(hits: Iterable[Hit], most: int = 3) -> list[str]:

@@ -76,7 +76,7 @@ class ReplayApp(BatchspecApp):
         self.playhead = self.recorded = RecordedPlayhead(
             speed=control.speed, animate=self.playhead.animate
         )
-        self.findings = Findings()
+        self.findings = Findings(lambda: side_by_side(source.paths, []))
         self._told = 0
         self._held_at = 0
 
@@ -114,8 +114,8 @@ class ReplayApp(BatchspecApp):
         """Playing stops where a breakpoint applies; stepping there tells of it too."""
         if not self.control.state.ended:
             return
-        if self.findings.update(self.breaking.points, self.control.worker.history):
-            self.recorded.stops = self.findings.rounds
+        self.findings.update(self.breaking.points)
+        self.recorded.stops = self.findings.rounds
         number = self.playhead.cursor.round
         hits = self.findings.at(number)
         self.breaking.held_by = hits[-1] if hits and not self.playhead.playing else None
