@@ -12,8 +12,22 @@ import pytest
 from msgspec.structs import replace
 
 from engine.history import History
-from engine.records import AcceptTest, BonusChoice, RoundRecord, RowRound, RunHeader, Tally
+from engine.records import (
+    AcceptTest,
+    BonusChoice,
+    Record,
+    RoundRecord,
+    RowRound,
+    RunHeader,
+    Tally,
+)
+from engine.settings import Settings
+from engine.worker import Progress
 from tests.synthetic import records
+from tests.tui_app import ready, until
+from tui.app import BatchspecApp
+from tui.control import Control
+from tui.screens.main import MainScreen
 from tui.view.store import LOOKED_AT, NEWEST, RoundStore
 from tui.view.timeline import Timeline
 
@@ -93,6 +107,36 @@ def test_a_far_round_is_there_at_once() -> None:
         store[place]
         took.append(time.perf_counter() - begin)
     assert median(took) < 0.02
+
+
+class Long:
+    """A recording of 2 000 rounds."""
+
+    name = "long"
+    live = False
+
+    def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
+        yield next(r for r in records(batch_size=ROWS) if isinstance(r, RunHeader))
+        yield from rounds("eqspec", 2000)
+
+
+@pytest.mark.slow
+async def test_any_of_two_thousand_rounds_is_painted_within_50_ms() -> None:
+    app = BatchspecApp(Control(Long(), Settings(batch_size=ROWS)))
+    async with app.run_test(size=(120, 35)) as pilot:
+        await until(pilot, lambda: app.control.timeline.last == 2000, 60.0)
+        await ready(pilot)
+        screen = app.screen
+        assert isinstance(screen, MainScreen)
+        took = []
+        for number in random.Random(1).sample(range(1, 2000), 40):
+            begin = time.perf_counter()
+            app.playhead.jump(number, 2000)
+            screen.show_frame()
+            took.append(time.perf_counter() - begin)
+            await pilot.pause(0.01)
+        print(f"{1000 * median(took):.1f} ms a motion")
+        assert median(took) < 0.05
 
 
 def test_a_tally_keeps_nothing_and_adds_up() -> None:
