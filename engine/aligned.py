@@ -16,7 +16,6 @@ from msgspec.structs import replace
 
 from engine.errors import UserError
 from engine.records import (
-    Failure,
     LaneRecord,
     OracleRecord,
     OracleRow,
@@ -24,7 +23,6 @@ from engine.records import (
     Record,
     RoundRecord,
     RunHeader,
-    Summary,
     TickRecord,
 )
 from engine.trace import read_trace
@@ -133,7 +131,6 @@ class _Lane:
             elif not isinstance(record, RunHeader):
                 made.append(replace(record, lane=self.number))
                 self.round += isinstance(record, RoundRecord)
-                self.running = not isinstance(record, Summary | Failure)
         return made
 
 

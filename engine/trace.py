@@ -25,15 +25,18 @@ KINDS: tuple[str, ...] = tuple(kind.__struct_config__.tag for kind in get_args(R
 class TraceWriter:
     """Writes records; to be used as a context manager, or closed.
 
+    Args:
+        append: go on with a trace that is there (a run that had ended goes on).
+
     Raises:
         UserError: the file cannot be written (at once, when it is opened).
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, append: bool = False) -> None:
         self.path = path
         self._encoder = msgspec.json.Encoder()
         try:
-            self._file: BinaryIO = path.open("wb")
+            self._file: BinaryIO = path.open("ab" if append else "wb")
         except OSError as error:
             raise UserError(f"--trace {path}: cannot be written: {error.strerror}") from error
         self._packed = (

@@ -76,6 +76,13 @@ def test_each_record_can_be_read_while_the_run_goes_on(path: Path) -> None:
             assert list(read_trace(path)) == RECORDS[:count]
 
 
+def test_a_run_that_goes_on_is_appended(path: Path) -> None:
+    write(path, RECORDS[:2])
+    with TraceWriter(path, append=True) as writer:
+        writer.write(RECORDS[2])
+    assert list(read_trace(path)) == RECORDS[:3]
+
+
 def test_a_plain_trace_is_one_json_object_a_line(tmp_path: Path) -> None:
     write(tmp_path / "t.jsonl", RECORDS)
     lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()

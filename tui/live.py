@@ -46,13 +46,17 @@ class LiveSource:
         from engine.run import Run
 
         self._run = run = Run(self._pair, settings, self._prompts)
+        yield from self._traced(self._of_run(run))
+
+    def _traced(self, records: Iterator[Record], *, append: bool = False) -> Iterator[Record]:
+        """The records, written to the trace where one is asked for."""
         if self.request.trace is None:
-            yield from self._of_run(run)
+            yield from records
             return
         from engine.trace import TraceWriter
 
-        with TraceWriter(self.request.trace) as self._trace:
-            for record in self._of_run(run):
+        with TraceWriter(self.request.trace, append=append) as self._trace:
+            for record in records:
                 self._trace.write(record)
                 yield record
         self._trace = None
@@ -98,7 +102,7 @@ class LiveSource:
         """The rounds that there are now, of a run that had ended."""
         if self._run is not None:
             self._run.restart(settings, lengths)
-            yield from self._run.remaining()
+            yield from self._traced(self._run.remaining(), append=True)
 
     def compare(
         self, lanes: Sequence[Settings], pace: Pace, log: Log, progress: Progress
