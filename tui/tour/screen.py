@@ -102,7 +102,10 @@ class TourScreen(MainScreen):
 
     def action_next_stop(self) -> None:
         if not self.guide.next():
-            self.notify("The tour is over. b compares, f breaks things, m takes any method.")
+            live = "b compares, f breaks things, m takes any method."
+            self.notify(
+                "The tour is over: " + (live if self.source.live else "S goes back to any.")
+            )
         self._show_panel()
 
     def action_previous_stop(self) -> None:

@@ -169,10 +169,10 @@ STOPS = (
                 pane="invariants",
             ),
             Moment(
-                "Nothing crashes, nothing is slow. Only the text is wrong, and goes on being so.",
+                "Nothing crashes, and no error is told. Only the text is wrong, and stays so.",
                 finds.first_rubbish,
                 words.rubbish,
-                "the texts. b shows the same beside the correct methods.",
+                "the texts. On the live engine b shows them beside the correct methods.",
                 otherwise="In this run every token is still right, by luck.",
             ),
         ),
