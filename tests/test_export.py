@@ -138,4 +138,25 @@ def test_both_are_written_without_torch_and_a_cut_trace_as_far_as_it_goes(
 def test_nothing_to_write_is_wrong_usage(tmp_path: Path, home: Path) -> None:
     done = command(str(tmp_path / "t.jsonl"))
     assert done.returncode == 2
-    assert "--chrome FILE or --csv FILE" in done.stderr
+    assert "--chrome FILE, --csv FILE or --svg FILE" in done.stderr
+
+
+def test_a_picture_of_a_moment(tmp_path: Path, home: Path) -> None:
+    from engine.errors import UserError
+    from tui.picture import picture
+
+    with TraceWriter(tmp_path / "t.jsonl") as writer:
+        for record in synthetic.records("slotspec", max_new_tokens=20):
+            writer.write(record)
+    found = picture((tmp_path / "t.jsonl",), 3, size=(100, 30))
+    assert found.startswith("<svg")
+    assert "SLOTSPEC" in found
+    with pytest.raises(UserError, match="the trace has rounds 1 to"):
+        picture((tmp_path / "t.jsonl",), 999)
+
+
+@pytest.mark.parametrize("size", ["120", "ax9", "5x5", "9999x9"])
+def test_a_size_that_is_none(tmp_path: Path, home: Path, size: str) -> None:
+    done = command(str(tmp_path / "t.jsonl"), "--svg", str(tmp_path / "a.svg"), "--size", size)
+    assert done.returncode == 2
+    assert "--size" in done.stderr

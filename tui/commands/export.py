@@ -35,17 +35,34 @@ _FILE = click.Path(path_type=Path)
     metavar="FILE",
     help="The rounds as a table, a line for each row in each round. - is stdout.",
 )
-def export(trace: Path, chrome: Path | None, table: Path | None) -> int:
+@click.option("--svg", type=_FILE, metavar="FILE", help="The screen at a round, as a picture.")
+@click.option("--round", "number", type=int, metavar="N", help="Of the picture. [default: last]")
+@click.option(
+    "--size", default="120x35", show_default=True, metavar="WxH", help="Of the picture, in cells."
+)
+@click.option("--theme", metavar="NAME", help="Of the picture.")
+def export(
+    trace: Path,
+    chrome: Path | None,
+    table: Path | None,
+    svg: Path | None,
+    number: int | None,
+    size: str,
+    theme: str | None,
+) -> int:
     """Write a recorded run in the format of other programs.
 
     TRACE is what --trace wrote. Without torch, and without a model.
     """
-    if chrome is None and table is None:
-        raise UserError("nothing to write: give --chrome FILE or --csv FILE, or both")
-    if chrome == table:
-        raise UserError("--chrome and --csv name the same file")
+    files = [path for path in (chrome, table, svg) if path is not None]
+    if not files:
+        raise UserError("nothing to write: give --chrome FILE, --csv FILE or --svg FILE")
+    if len(set(files)) < len(files):
+        raise UserError(f"{files[0]}: named for more than one kind of output")
     check_writable("--chrome", chrome)
     check_writable("--csv", table)
+    check_writable("--svg", svg)
+    cells = _cells(size)
     notices: list[str] = []
     if chrome is not None:
         _write_chrome(chrome, read_trace(trace, notices))
@@ -54,9 +71,25 @@ def export(trace: Path, chrome: Path | None, table: Path | None) -> int:
 
         with _opened("--csv", table) as file:
             write_rounds(read_trace(trace, [] if notices else notices), file)
+    if svg is not None:
+        from tui.picture import picture
+
+        image = picture((trace,), number, size=cells, theme=theme)
+        with _opened("--svg", svg) as file:
+            file.write(image)
     for notice in notices:
         click.echo(f"batchspec-tui: {notice}; what comes before it is exported", err=True)
     return 0
+
+
+def _cells(size: str) -> tuple[int, int]:
+    """`120x35`. Raises UserError for anything else."""
+    width, sign, height = size.partition("x")
+    if not (sign and width.isdecimal() and height.isdecimal()):
+        raise UserError(f"--size '{size}': write WIDTHxHEIGHT, as in 120x35")
+    if not (20 <= int(width) <= 500 and 8 <= int(height) <= 200):
+        raise UserError(f"--size {size}: from 20x8 to 500x200 cells")
+    return int(width), int(height)
 
 
 def _write_chrome(path: Path, records: Iterator[Record]) -> None:
