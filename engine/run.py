@@ -22,8 +22,6 @@ from engine.methods import Method, Plan, method_named
 from engine.records import (
     Prompt,
     Record,
-    RoundRecord,
-    RowRound,
     RowSummary,
     RunHeader,
     Summary,
@@ -33,7 +31,7 @@ from engine.records import (
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 from engine.settings import Settings
-from engine.tokenizer import TextStream, Tokenizer
+from engine.texts import Texts
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -58,7 +56,7 @@ class Run:
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
         self._tally = Tally()
         self._back: dict[int, int] = {}
-        self._texts = _Texts(pair.tokenizer, self.prompts)
+        self._texts = Texts(pair.tokenizer, self.prompts)
         self._loop = build_loop(method, pair, self.settings, self.rows, lane)
 
     def header(self) -> RunHeader:
@@ -268,55 +266,6 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
 def widest(settings: Settings) -> int:
     """The largest K that the settings allow."""
     return LARGEST if settings.draft_tokens == "auto" else settings.draft_tokens
-
-
-class _Texts:
-    """Fills in what only the tokenizer knows: text of rows, and of each new token id."""
-
-    def __init__(self, tokenizer: Tokenizer, prompts: Seq[Prompt]) -> None:
-        self._tokenizer = tokenizer
-        self._streams: dict[int, TextStream] = {p.index: tokenizer.stream() for p in prompts}
-        self._known: set[int] = set()
-
-    def join(self, prompt: Prompt) -> None:
-        self._streams[prompt.index] = self._tokenizer.stream()
-
-    def new_pieces(self, ids: Iterable[int]) -> dict[int, str]:
-        new = {i for i in ids if i not in self._known}
-        self._known |= new
-        return {i: self._tokenizer.piece(i) for i in sorted(new)}
-
-    def pieces(self, ids: Iterable[int]) -> dict[int, str]:
-        """Text of all these tokens, whether or not a record has named them."""
-        every = set(ids)
-        self._known |= every
-        return {i: self._tokenizer.piece(i) for i in sorted(every)}
-
-    def complete(self, record: RoundRecord) -> RoundRecord:
-        rows = tuple(self._with_text(row) for row in record.rows)
-        named = (i for row in record.rows for i in _named(row))
-        return msgspec.structs.replace(record, rows=rows, pieces=self.new_pieces(named))
-
-    def rewind(self, index: int, output: list[int]) -> None:
-        """Forget a row's text beyond these tokens."""
-        self._streams[index] = self._tokenizer.stream()
-        self._streams[index].feed(output)
-
-    def _with_text(self, row: RowRound) -> RowRound:
-        stream = self._streams[row.row]
-        text = stream.feed(row.committed)
-        if row.finish_reason is not None:
-            text += stream.flush()
-        return msgspec.structs.replace(row, text=text)
-
-
-def _named(row: RowRound) -> Iterator[int]:
-    """The token ids that a row's record names."""
-    yield from row.proposals
-    yield from row.committed
-    for told in (*row.tests, row.choice):
-        if told is not None:
-            yield from (token for token, _ in told.top)
 
 
 def versions() -> dict[str, str]:
