@@ -94,7 +94,7 @@ STOPS = (
         (
             Moment(
                 "Prompts are decoded together, as one tensor: a row each, a token a column. "
-                "A step's time goes into reading the weights; each row gains one token.",
+                "Most of a step's time goes into reading the weights; a row gains one token.",
                 finds.at_round(6),
                 words.one_token,
                 "★ is the new token of a row. · is padding: the prompts differ in length.",
@@ -114,9 +114,8 @@ STOPS = (
                 "? at the right edge of each row: guesses that nobody has judged yet.",
             ),
             Moment(
-                "The target reads all the guesses at once, at the price of a step or little more, "
-                "and says at each place what it would have said. From the first wrong guess on, "
-                "none counts.",
+                "The target reads all the guesses at once, in a single step, and says at each "
+                "place what it would have said. From the first wrong guess on, none counts.",
                 finds.judged(Phase.VERIFY),
                 words.verified,
                 "✓ accepted, ✗ rejected.",
