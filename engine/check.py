@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.attribution import Answer, RowTrail, attribute, trails_of
+from engine.attribution import Answer, RowTrail, attribute, cut_at_eos, trails_of
 from engine.explain import Cause, Explainer
 from engine.foreign import Foreign, ForeignRow
 from engine.oracle import Oracle
@@ -23,6 +23,7 @@ from engine.verify import Rates, rates
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
+    from engine.tokenizer import Tokenizer
 
 SCHEMA = "batchspec/check/1"
 MEASURED = 8
@@ -65,6 +66,7 @@ def check(
         prompts: of the rows, in their order.
         tolerance: logits nearer than this may change places by rounding; None: measured.
     """
+    foreign = _without_padding(foreign, pair.tokenizer)
     oracle = Oracle(pair)
     errors = _errors(prompts, foreign.rows, pair.target.vocabulary)
     good = [prompt for prompt in prompts if prompt.index not in errors]
@@ -108,6 +110,22 @@ def check(
         errors=errors,
         notices=foreign.notices,
     )
+
+
+def _without_padding(foreign: Foreign, tokenizer: Tokenizer) -> Foreign:
+    """Rows that were filled up to one length after their end, cut there; it is told."""
+    rows, cut = [], 0
+    for row in foreign.rows:
+        output = tuple(cut_at_eos(row.output_ids, tokenizer.eos_ids))
+        rest = set(row.output_ids[len(output) :])
+        if len(rest) == 1 and rest <= {tokenizer.pad_id, *tokenizer.eos_ids}:
+            cut += 1
+            row = msgspec.structs.replace(row, output_ids=output, finish_reason="eos")
+        rows.append(row)
+    if not cut:
+        return foreign
+    told = f"nothing but padding after the end of {cut} rows: it is left out"
+    return msgspec.structs.replace(foreign, rows=tuple(rows), notices=(*foreign.notices, told))
 
 
 def _errors(

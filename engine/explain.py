@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Literal, NamedTuple
 
 import msgspec
 
-from engine.attribution import Answer, Divergence, RowTrail, agreement
+from engine.attribution import Answer, Divergence, RowTrail, agreement, cut_at_eos
 from engine.foreign import Foreign
 from engine.probe import Probe, Reading
 from engine.readings import plain, readings
@@ -108,7 +108,10 @@ class Explainer:
         told = as_cause(found)
         if found.got is None or found.expected is None:
             return told
-        prompt, output, place = self._prompts[found.index], trail.output, found.position
+        prompt, place = self._prompts[found.index], found.position
+        output = list(cut_at_eos(trail.output, self._tokenizer.eos_ids))  # beyond it is padding
+        if place >= len(output):
+            output = trail.output
         right = plain(prompt, output, place)
         logits = self._probe.logits([right])[0]
         best, own = float(logits[0].max()), float(logits[0, found.got])

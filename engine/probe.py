@@ -32,6 +32,7 @@ class Reading:
         words: what was done, in a sentence.
         ids, positions: fed, from the first token on.
         places: at how many of the last tokens the target's choice is asked for.
+        hidden: columns that no token attends to.
     """
 
     kind: str
@@ -39,6 +40,7 @@ class Reading:
     ids: tuple[int, ...]
     positions: tuple[int, ...]
     places: int = 1
+    hidden: tuple[int, ...] = ()
 
 
 class Probe:
@@ -73,11 +75,13 @@ class Probe:
     def _read(self, readings: Sequence[Reading], length: int, places: int) -> Tensor:
         store = KVStore()
         store.clear(len(readings), length)
-        mask = np.tril(np.ones((length, length), bool))
+        mask = np.tile(np.tril(np.ones((length, length), bool)), (len(readings), 1, 1, 1))
+        for place, reading in enumerate(readings):
+            mask[place, :, :, list(reading.hidden)] = False
         feed = Feed(
             ids=torch.tensor([reading.ids for reading in readings]),
             positions=torch.tensor([reading.positions for reading in readings]),
-            mask=torch.from_numpy(np.tile(mask, (len(readings), 1, 1, 1))),
+            mask=torch.from_numpy(mask),
             write=Write(rows=len(readings), read=length, start=0),
         )
         return self._model.forward(feed, store, keep=places).double().cpu()

@@ -44,6 +44,7 @@ def readings(
     ids, places = _context(prompt, output, place)
     yield from _recorded(prompt, ids, place, places, rounds)
     yield from _in_front(ids, places, len(prompt), longest, bos, pad)
+    yield from _behind(ids, places, len(prompt), place, longest, pad)
     begin, end = len(prompt), len(prompt) + place
     for shift in _shifts(draft_tokens, longest - len(prompt)):
         words = f"positions of all new tokens {_by(shift)}"
@@ -106,6 +107,29 @@ def _in_front(
     if padding > 0:
         words = f"{padding} padding tokens in front, attended to and counted"
         yield _counted("padding", words, (*[pad] * padding, *ids), places)
+
+
+def _behind(
+    ids: tuple[int, ...], places: int, prompt: int, place: int, longest: int, pad: int
+) -> Iterator[Reading]:
+    """A prompt that is padded on the right."""
+    padding = longest - prompt
+    if padding <= 0:
+        return
+    padded = (*ids[:prompt], *[pad] * padding, *ids[prompt:])
+    words = f"{padding} padding tokens behind the prompt"
+    yield _counted("padding", f"{words}, attended to and counted", padded, places)
+    own = tuple(range(len(ids)))
+    columns = tuple(range(prompt, prompt + padding))
+    for start, told in (
+        (1, "masked, and the positions of the new tokens begin again at 1"),
+        (prompt, "masked, and the first new token predicted from the last of them"),
+    ):
+        if start == prompt and place:
+            continue  # that matters to the first new token alone
+        after = tuple(start + at for at in range(len(ids) - prompt))
+        positions = (*own[:prompt], *(0,) * padding, *after)
+        yield Reading("padding", f"{words}, {told}", padded, positions, places, hidden=columns)
 
 
 def _counted(kind: str, words: str, ids: tuple[int, ...], places: int) -> Reading:

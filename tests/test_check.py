@@ -110,6 +110,20 @@ def test_a_row_that_goes_on_after_eos(
     assert (result.exact, result.cut_at_eos.exact) == (0, 1)
 
 
+def test_a_row_that_is_filled_up_after_its_end_is_cut_there(
+    pair: Pair,
+    prompts: tuple[Prompt, ...],
+    right: list[tuple[int, ...]],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    end = right[0][6]
+    monkeypatch.setattr(pair.tokenizer, "eos_ids", (end,))
+    output = [*right[0][:7], *[end] * 5]
+    result = checked(pair, prompts[:1], [output])
+    assert result.exact == 1
+    assert result.notices == ("nothing but padding after the end of 1 rows: it is left out",)
+
+
 @pytest.mark.parametrize("count", [1, 3])
 def test_tokens_that_stand_twice_or_are_missing(
     pair: Pair, prompts: tuple[Prompt, ...], right: list[tuple[int, ...]], count: int
@@ -165,6 +179,26 @@ def test_padding_that_is_attended_to(pair: Pair, prompts: tuple[Prompt, ...]) ->
     assert {cause.index for cause in result.divergences} <= {
         prompt.index for prompt in prompts if len(prompt.ids) < longest
     }
+
+
+def test_a_prompt_that_is_padded_on_the_right(pair: Pair, prompts: tuple[Prompt, ...]) -> None:
+    longest = max(len(prompt.ids) for prompt in prompts)
+    probe = Probe(pair.target)
+    outputs = []
+    for prompt in prompts:
+        length, padding = len(prompt.ids), longest - len(prompt.ids)
+        output: list[int] = []
+        for step in range(BUDGET):
+            ids = (*prompt.ids, *[pair.tokenizer.pad_id] * padding, *output)
+            start = 1 if padding else length
+            positions = (*range(length), *[0] * padding, *range(start, start + step))
+            hidden = tuple(range(length, longest))
+            logits = probe.logits([Reading("", "", ids, positions, hidden=hidden)])
+            output.append(int(logits[0][-1].argmax()))
+        outputs.append(output)
+    result = checked(pair, prompts, outputs)
+    assert set(result.causes) == {"padding"}
+    assert all("begin again at 1" in cause.message for cause in result.divergences)
 
 
 def test_what_nothing_explains_is_called_unexplained_with_its_rank(

@@ -96,7 +96,7 @@ def check(
         line.stage("loading torch", None)
         result, tokenizer = _check(foreign, request, settings, chat, tolerance, line)
         for notice in result.notices:
-            line.say(f"{notice}; what comes before it is checked")
+            line.say(notice)
         for row, why in result.errors.items():
             line.say(f"row {row}: {why}")
         status = 1 if result.errors else 0
