@@ -87,9 +87,7 @@ class CompareControl(Control):
         self.lanes = LaneSource(source, main, lanes)
         self.comparison = Comparison()
         self.playhead = Playhead(speed=main.speed)
-        super().__init__(
-            self.lanes, main.settings, paused=paused, speed=main.speed, log=main.log
-        )
+        super().__init__(self.lanes, main.settings, paused=paused, speed=main.speed, log=main.log)
         self.watch.points = main.watch.points
 
     @property
