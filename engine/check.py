@@ -124,7 +124,7 @@ def _without_padding(foreign: Foreign, tokenizer: Tokenizer) -> Foreign:
         rows.append(row)
     if not cut:
         return foreign
-    told = f"nothing but padding after the end of {cut} rows: it is left out"
+    told = f"rows that hold nothing but padding after their end, which is left out: {cut}"
     return msgspec.structs.replace(foreign, rows=tuple(rows), notices=(*foreign.notices, told))
 
 
