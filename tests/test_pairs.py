@@ -342,6 +342,22 @@ class TestLoading:
             assert torch.allclose(full(ids).logits[..., hot_ids], small(ids).logits, atol=1e-5)
             assert full(ids).logits.shape == again(ids).logits.shape
 
+    def test_what_distill_writes_is_a_draft_for_its_target(
+        self, home: Path, exported: Path, tmp_path: Path
+    ) -> None:
+        from engine.distill.package import save_compact
+        from engine.distill.student import build_draft
+
+        hot_ids = torch.arange(0, 100, 2)
+        small = build_draft(toy(dtype="float32").target.hf, [0], hot_ids, torch.float32)
+        save_compact(tmp_path / "draft", small, [0], hot_ids)
+        request = PairRequest(target=str(exported / "target"), draft=str(tmp_path / "draft"))
+        pair = load_pair(request, device="cpu", dtype="float32")
+        assert pair.draft is not None
+        assert pair.draft.hot_ids is not None
+        assert torch.equal(pair.draft.hot_ids, hot_ids)
+        assert pair.info.draft_layers == 1
+
     def test_lookup_needs_no_draft(self, home: Path, exported: Path) -> None:
         request = PairRequest(target=str(exported / "target"), draft="lookup")
         assert load_pair(request, device="cpu", dtype="float32").draft is None

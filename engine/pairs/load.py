@@ -15,6 +15,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
 from engine.device import resolve_device, resolve_dtype, use_threads
+from engine.distill.package import is_compact, load_compact
 from engine.errors import UserError
 from engine.model import LanguageModel
 from engine.pairs import hub, smollm2
@@ -87,7 +88,8 @@ def load_pair(
         parts = replace(parts, phrases=_phrases(spec, parts.target))
     elif parts.draft is None and spec.draft != LOOKUP:
         progress(f"loading {spec.draft}", None)
-        parts = replace(parts, draft=_other_draft(parts, where))
+        draft, hot_ids = _other_draft(parts, where)
+        parts = replace(parts, draft=draft, hot_ids=hot_ids)
     return _pair(parts)
 
 
@@ -143,8 +145,6 @@ def _smollm2(
     if not packed.is_dir() or not any(packed.iterdir()):
         named = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
         return replace(parts, spec=named, draft=first_layers(target, _FIRST_LAYERS))
-    from engine.distill.package import load_compact
-
     with resources.as_file(packed) as place:
         draft, hot_ids = load_compact(place, target, dtype)
     return replace(parts, draft=draft, hot_ids=hot_ids)
@@ -159,9 +159,12 @@ def _models(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: 
     )
 
 
-def _other_draft(parts: _Parts, device: torch.device) -> Any:
-    """The draft that the spec names, checked to share the target's tokenizer."""
+def _other_draft(parts: _Parts, device: torch.device) -> tuple[Any, torch.Tensor | None]:
+    """The draft that the spec names, checked to share the target's tokenizer, and the token
+    ids of its head where that covers a hot vocabulary (what `distill` writes)."""
     spec = parts.spec
+    if is_compact(spec.draft):
+        return load_compact(Path(spec.draft), parts.target, parts.target.dtype)
     draft = _load(spec.draft, spec.draft_revision, parts.target.dtype).to(device)
     ours = _wrap(parts.tokenizer, spec.target, (), parts.target)
     theirs = _wrap(_tokenizer(spec.draft, spec.draft_revision), spec.draft, (), draft)
@@ -171,7 +174,7 @@ def _other_draft(parts: _Parts, device: torch.device) -> Any:
             f"the tokenizers of {spec.target} and {spec.draft} differ: {difference}; "
             "a draft must share the target's tokenizer (or use --draft lookup)"
         )
-    return draft
+    return draft, None
 
 
 def first_layers(target: Any, layers: int) -> Any:
