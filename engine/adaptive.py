@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -11,6 +10,9 @@ from engine.records import RoundRecord
 
 LARGEST = 8
 """The largest K that `auto` considers."""
+
+FIRST = (0, 2, 0, 2)
+"""K of the first rounds: what a round and a proposal cost, and a first idea of acceptance."""
 
 REGRET = 0.01
 """Share of the time that may be lost to trying other values of K."""
@@ -75,7 +77,8 @@ class Adaptive:
 
     A row-round commits 1 + Σ_j s_j tokens, where s_j is the share of rows whose first j
     proposals were all accepted; what the round costs is learned by `Costs`. Another K than
-    the best is tried now and then, so seldom that the expected loss stays below `REGRET`.
+    the best is tried only while all such trials together have cost less than `REGRET` of
+    the time, by the clock.
     """
 
     def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
@@ -85,21 +88,24 @@ class Adaptive:
         self._trials = [0.0] * (largest + 1)
         self._offered = [0.0, 0.0]
         self._rounds = 0
-        self._since_trial = 0
         self._trial = 0
+        self._trying = False
+        self._best_pace = 0.0
+        self._seconds = self._lost = 0.0
 
     def choose(self, rows: int) -> Choice:
         self._rounds += 1
-        if not self.costs.known or self._rounds <= 6:
-            start = min(4, self.largest) if self._rounds % 2 else 0
+        if self._rounds <= len(FIRST) or not self.costs.known:
+            start = min(FIRST[(self._rounds - 1) % len(FIRST)], self.largest)
+            self._trying = start > 0
             return Choice(start, f"measuring K = {start}")
         rates = [self._rate(k, rows) for k in range(self.largest + 1)]
         best = max(range(len(rates)), key=rates.__getitem__)
-        self._since_trial += 1
+        self._best_pace = rates[best]
         trial = self._next_trial(best)
-        loss = max(0.0, 1.0 - rates[trial] / rates[best])
-        if self._since_trial > max(8, math.ceil(loss / REGRET)):
-            self._since_trial = 0
+        loss = (1.0 - rates[trial] / rates[best]) * self._round_seconds(trial, rows)
+        self._trying = self._lost + loss <= REGRET * self._seconds
+        if self._trying:
             self._trial += 1
             return Choice(trial, f"trying K = {trial}; K = {best} makes {rates[best]:.0f} tok/s")
         other = f"K = 0: {rates[0]:.0f}" if best else f"K = {trial}: {rates[trial]:.0f}"
@@ -107,6 +113,7 @@ class Adaptive:
 
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
+        self._count_loss(record)
         if not record.draft_tokens:
             return
         for values in (self._hits, self._trials, self._offered):
@@ -117,6 +124,16 @@ class Adaptive:
             for j in range(1, min(len(row.proposals), self.largest) + 1):
                 self._trials[j] += 1
                 self._hits[j] += row.accepted >= j
+
+    def _count_loss(self, record: RoundRecord) -> None:
+        """What a trial took longer than the best K would have for as many tokens."""
+        seconds = record.seconds.total - record.seconds.prefill
+        tokens = sum(len(row.committed) for row in record.rows)
+        self._seconds += seconds
+        if self._trying and self._best_pace:
+            self._lost += max(0.0, seconds - tokens / self._best_pace)
+        elif not self._trying and self._rounds <= len(FIRST) and seconds:
+            self._best_pace = tokens / seconds
 
     def survival(self, j: int) -> float:
         """s_j: chance that the first j proposals of a row are all accepted."""
@@ -136,7 +153,10 @@ class Adaptive:
 
     def _rate(self, k: int, rows: int) -> float:
         tokens = 1.0 + self.offered * sum(self.survival(j) for j in range(1, k + 1))
-        return rows * tokens / self.costs.round(rows, self.offered * k, steps=k)
+        return rows * tokens / self._round_seconds(k, rows)
+
+    def _round_seconds(self, k: int, rows: int) -> float:
+        return self.costs.round(rows, self.offered * k, steps=k)
 
     def _next_trial(self, best: int) -> int:
         """Neighbours of the best K and the far end, in turn."""

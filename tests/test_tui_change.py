@@ -90,7 +90,7 @@ async def test_k_is_chosen_by_itself_and_the_screen_says_why() -> None:
         await pilot.pause(0.2)
         shown = screen_text(app)
         assert "auto" in shown
-        assert "measuring K = 0" in shown
+        assert "measuring K = 2" in shown
 
 
 async def test_interventions_by_their_menu() -> None:

@@ -1,0 +1,71 @@
+"""`--draft-tokens auto`: the K that pays, found by the clock, at little loss."""
+
+from __future__ import annotations
+
+import random
+
+import pytest
+
+from engine.adaptive import Adaptive
+from engine.costs import Costs
+from engine.records import Phases, RoundRecord, RowRound
+
+ROWS = 8
+
+
+def decode(
+    chance: float, *, token: float, step: float, rounds: int = 150, seed: int = 0
+) -> tuple[float, list[int]]:
+    """Rounds of a made-up machine: 40 ms a verification and `token` ms for each token fed,
+    `step` ms a draft step, ±5 %. Returns tokens per second and the K of each round."""
+    rng = random.Random(seed)
+    chooser = Adaptive(Costs())
+    seconds, tokens, chosen = 0.0, 0, []
+    for number in range(1, rounds + 1):
+        k = chooser.choose(ROWS).draft_tokens
+        rows = []
+        for row in range(ROWS):
+            accepted = 0
+            while accepted < k and rng.random() < chance:
+                accepted += 1
+            committed = (1,) * (accepted + 1)
+            rows.append(
+                RowRound(row=row, proposals=(1,) * k, accepted=accepted, committed=committed)
+            )
+            tokens += accepted + 1
+        noise = rng.uniform(0.95, 1.05)
+        phases = Phases(
+            verify=noise * (0.040 + token / 1e3 * ROWS * (1 + k)), draft=noise * k * step / 1e3
+        )
+        record = RoundRecord(round=number, rows=tuple(rows), draft_tokens=k, seconds=phases)
+        chooser.observe(record)
+        seconds += phases.total
+        chosen.append(k)
+    return tokens / seconds, chosen
+
+
+def steady(chance: float, k: int, *, token: float, step: float) -> float:
+    """Tokens per second of a fixed K, as the chances say."""
+    tokens = ROWS * sum(chance**j for j in range(k + 1))
+    return tokens / (0.040 + token / 1e3 * ROWS * (1 + k) + k * step / 1e3)
+
+
+@pytest.mark.parametrize("seed", range(5))
+@pytest.mark.parametrize("chance", [0.0, 0.1, 0.3])
+def test_where_drafting_does_not_pay_little_is_lost(chance: float, seed: int) -> None:
+    pace, chosen = decode(chance, token=1.3, step=25.0, seed=seed)
+    assert pace >= 0.97 * steady(chance, 0, token=1.3, step=25.0)
+    assert chosen[-50:].count(0) >= 45
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_where_drafting_pays_k_is_near_the_best(seed: int) -> None:
+    pace, _ = decode(0.8, token=0.2, step=4.0, rounds=400, seed=seed)
+    best = max(steady(0.8, k, token=0.2, step=4.0) for k in range(9))
+    assert pace >= 0.93 * best
+    assert pace >= 1.5 * steady(0.8, 0, token=0.2, step=4.0)
+
+
+def test_every_choice_says_why() -> None:
+    chooser = Adaptive(Costs())
+    assert chooser.choose(ROWS).reason == "measuring K = 0"
