@@ -11,6 +11,7 @@ from engine.draft import Proposals
 from engine.records import AcceptTest, BonusChoice
 from engine.sampling import Sampler
 from engine.sequence import Sequence
+from engine.transfer import to_host
 
 
 @dataclass(frozen=True)
@@ -60,7 +61,7 @@ class Lossless:
         best = logits.max(dim=-1)  # a NaN or +inf anywhere in a row is its maximum
         finite = best.values.isfinite().to(torch.int64)
         fed = proposals.tokens.to(logits.device)
-        host = torch.cat([fed, best.indices, finite], dim=1).tolist()
+        host = to_host(torch.cat([fed, best.indices, finite], dim=1)).tolist()
         width = fed.shape[1]
         p = q = None
         if not sampler.sampling.greedy:

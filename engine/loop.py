@@ -16,7 +16,7 @@ from engine.draft import Drafter, Proposals
 from engine.errors import NonFiniteLogits
 from engine.inspect import Inspection
 from engine.invariants import Found, Invariants, checked
-from engine.layout.base import Layout
+from engine.layout.base import Layout, Stamps
 from engine.meter import Meter
 from engine.records import RoundRecord, RowRound
 from engine.report import note_fed, row_record
@@ -44,7 +44,8 @@ class Loop:
     inspection: Inspection | None = None
 
     def __post_init__(self) -> None:
-        self.meter = Meter(self.layout.target.model.device)
+        models = [side.model for side in self.layout.sides]
+        self.meter = Meter(weight.device for model in models for weight in model.hf.parameters())
         self.invariants = Invariants()
         self.round = 0
         self.elapsed = 0.0
@@ -79,13 +80,13 @@ class Loop:
             proposals = self.drafter.propose(layout, counts, self.sampler)
         with meter.phase("verify"):
             logits = self._verify(proposals)
+        fed_ids = Stamps(layout.sides)  # on their way while the round is judged
         with meter.phase("accept"):
             verdicts = self.accept.judge(logits, proposals, rows, self.sampler)
 
         if self.inspection is not None:
             verdicts = self.inspection.look(logits, proposals, rows, verdicts)
-        for side in layout.sides:
-            side.stamp()
+        fed_ids.enter()
         found = self.invariants.before_settle(layout, rows, verdicts)
         fed = note_fed(layout, rows, verdicts, chosen.why)
 
@@ -145,7 +146,9 @@ class Loop:
         length_before: int,
         found: Found,
     ) -> RoundRecord:
-        seconds = self.meter.take()
+        queued = len(self.schedule.queue)
+        ended = all(entry.finish_reason for entry in entries)
+        seconds = self.meter.take(last=ended and not queued and not chosen.pool)
         self.elapsed += seconds.total
         return RoundRecord(
             round=self.round,
@@ -157,7 +160,7 @@ class Loop:
             draft_reason=k.reason,
             kind=chosen.kind,
             pool=chosen.pool,
-            queued=len(self.schedule.queue),
+            queued=queued,
             admitted=tuple(row.index for row in chosen.admit),
             left=tuple(row.row for row in entries if row.finish_reason is not None),
             seconds=seconds,

@@ -14,6 +14,7 @@ from engine.kv import EMPTY, KVStore, LedgerArray
 from engine.model import Feed, LanguageModel
 from engine.records import Span
 from engine.sequence import Sequence
+from engine.transfer import Crossing, to_device
 
 MaskArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
@@ -55,9 +56,24 @@ class Side:
 
     def stamp(self) -> None:
         """Enter what was fed since the last call in the ledger."""
-        for store, cells, ids, real, positions in self.unstamped:
-            store.stamp(cells, ids.cpu().numpy()[real], positions)
-        self.unstamped.clear()
+        Stamps([self]).enter()
+
+
+class Stamps:
+    """What some sides were fed since the last stamp: the ids begin to cross to the host
+    now, all in one copy, and are entered in the ledgers later."""
+
+    def __init__(self, sides: list[Side]) -> None:
+        self._sides = sides
+        self._ids = Crossing([fed[2] for side in sides for fed in side.unstamped])
+
+    def enter(self) -> None:
+        """Enter them in the ledgers."""
+        arrived = iter(self._ids.arrived())
+        for side in self._sides:
+            for store, cells, _, real, positions in side.unstamped:
+                store.stamp(cells, next(arrived)[real], positions)
+            side.unstamped.clear()
 
 
 @dataclass(frozen=True)
@@ -222,7 +238,7 @@ class Layout(ABC):
         for place, row in enumerate(self.rows):
             have = min(count, row.length)
             block[place, count - have :] = row.tokens[row.length - have :]
-        return torch.from_numpy(block).to(device)
+        return to_device(torch.from_numpy(block), device)
 
 
 def trailing_spans(ids: LedgerArray, start: int) -> tuple[Span, ...]:
