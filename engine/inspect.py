@@ -33,8 +33,8 @@ Top = tuple[tuple[int, float], ...]
 class NotingSampler(Sampler):
     """Notes what each proposal was drawn from, and can be told what to propose."""
 
-    def __init__(self, sampling: Sampling, vocabulary: int) -> None:
-        super().__init__(sampling, vocabulary)
+    def __init__(self, sampling: Sampling, vocabulary: int, never: Tensor | None = None) -> None:
+        super().__init__(sampling, vocabulary, never)
         self.wanted: dict[int, tuple[int, ...]] = {}
         """By request index: the tokens that the row proposes first in the next round."""
         self._noted: list[tuple[LanguageModel, Tensor]] = []
@@ -46,6 +46,7 @@ class NotingSampler(Sampler):
     ) -> tuple[Tensor, Tensor | None]:
         if step == 0:
             self._noted.clear()
+        logits = self.proposable(model, logits)
         tokens, q = super().propose(model, logits, rows, step)
         for place, row in enumerate(rows):
             wanted = self.wanted.get(row.index, ())

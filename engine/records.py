@@ -236,6 +236,10 @@ class PairInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """K and V of one token over all layers of the target, in bytes."""
     eos_ids: tuple[int, ...] = ()
     pad_id: int = 0
+    thinking: bool = False
+    """Whether prompts let the target think before it answers."""
+    draft_device: str = ""
+    """Where the draft runs, if elsewhere than the target."""
 
 
 class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):

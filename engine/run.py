@@ -220,7 +220,7 @@ def build_loop(
         strict=settings.strict,
     )
     make = NotingSampler if settings.inspect else Sampler
-    sampler = make(settings.sampling, pair.target.vocabulary)
+    sampler = make(settings.sampling, pair.target.vocabulary, pair.never)
     models = [pair.target] if draft is None else [pair.target, draft]
     live = min(settings.batch_size, max(len(rows), 1))
     require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)

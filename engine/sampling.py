@@ -82,15 +82,25 @@ class Sampler:
     Args:
         sampling: temperature, truncation and seed.
         vocabulary: of the target; a draft's ids beyond it are never proposed.
+        never: [n] further ids that the draft must not propose.
     """
 
-    def __init__(self, sampling: Sampling, vocabulary: int) -> None:
+    def __init__(self, sampling: Sampling, vocabulary: int, never: Tensor | None = None) -> None:
         self.sampling = sampling
         self.vocabulary = vocabulary
+        self.never = never
 
     def warp(self, logits: Tensor) -> Tensor:
         """The target's logits as probabilities to draw from, [..., vocabulary]."""
         return warp(logits, self.sampling)
+
+    def proposable(self, model: LanguageModel, logits: Tensor) -> Tensor:
+        """The draft's logits, [rows, head columns], without the ids that it must not propose."""
+        if model.hot_ids is None and logits.shape[-1] > self.vocabulary:
+            logits = logits[..., : self.vocabulary]
+        if self.never is None:
+            return logits
+        return logits.index_fill(-1, self.never.to(logits.device), float("-inf"))
 
     def propose(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
@@ -104,8 +114,7 @@ class Sampler:
         Returns:
             Tokens [rows], and q [rows, vocabulary] (None for greedy decoding).
         """
-        if model.hot_ids is None and logits.shape[-1] > self.vocabulary:
-            logits = logits[..., : self.vocabulary]
+        logits = self.proposable(model, logits)
         if self.sampling.greedy:
             return model.token_ids(logits.argmax(dim=-1)), None
         q = warp(logits, self.sampling)

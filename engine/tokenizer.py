@@ -11,17 +11,15 @@ from __future__ import annotations
 
 import codecs
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any
 
+from engine.chat import Template, own_template
 from engine.errors import UserError
 
 _SPACE = "▁"
 _BYTE = re.compile(r"<0x([0-9A-Fa-f]{2})>")
-
-Template = Callable[[str], list[int]]
-"""A user's message → the ids of the whole prompt in the model's chat format."""
 
 
 class Tokenizer:
@@ -57,7 +55,7 @@ class Tokenizer:
         self.pad_id = pad_id if pad_id is not None else (eos_ids[0] if eos_ids else 0)
         self.hf = hf
         self.vocabulary = vocabulary or (len(hf) if hf is not None else 0)
-        self._template = template or _own_template(hf)
+        self._template = own_template(hf) if template is None else template
         self._special: frozenset[int] = frozenset(
             hf.all_special_ids if hf is not None else ()
         ) | frozenset(
@@ -173,32 +171,26 @@ class TextStream:
 
 
 def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
-    """How two tokenizers disagree about a token that both know, in words; None: they agree.
-
-    Tokens that only one of them knows are no disagreement, as long as no id is given to
-    two different tokens.
-    """
+    """The first token that both know, and to which they give different ids, in words; None:
+    there is none, and the one can draft for the other."""
     ours, theirs = target.token_map(), draft.token_map()
-    by_id = {token: spelled for spelled, token in theirs.items()}
     for spelled, token in sorted(ours.items(), key=lambda item: item[1]):
         other = theirs.get(spelled, token)
         if other != token:
             return f"token {spelled!r} is {token} for the target and {other} for the draft"
-        if by_id.get(token, spelled) != spelled:
-            return f"token {token} is {spelled!r} for the target and {by_id[token]!r} for the draft"
     return None
 
 
-def _own_template(hf: Any | None) -> Template | None:
-    if hf is None or not getattr(hf, "chat_template", None):
-        return None
+def known_to_one(target: Tokenizer, draft: Tokenizer) -> list[int]:
+    """The ids that mean a token to only one of the two, or a different token to each.
 
-    def template(text: str) -> list[int]:
-        message = [{"role": "user", "content": text}]
-        rendered = hf.apply_chat_template(message, add_generation_prompt=True, tokenize=False)
-        return [int(token) for token in hf.encode(rendered, add_special_tokens=False)]
-
-    return template
+    Such a token must not be proposed: to the target it would be another one, or none. An
+    id that means nothing to either (a model's head may be padded) is not among them.
+    """
+    ours, theirs = target.token_map(), draft.token_map()
+    if not ours or not theirs:
+        return []
+    return sorted({token for _, token in ours.items() ^ theirs.items()})
 
 
 def _decoder_kinds(hf: Any | None) -> set[str]:

@@ -7,13 +7,14 @@ from typing import Any
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tokenizers import AddedToken, decoders, models, normalizers
+from tokenizers import AddedToken, decoders, models, normalizers, processors
 from tokenizers import Tokenizer as Backend
 from transformers import PreTrainedTokenizerFast
 
+from engine.chat import format_template, own_template
 from engine.errors import UserError
 from engine.pairs.toy import toy_tokenizer
-from engine.tokenizer import Tokenizer, byte_alphabet, first_difference
+from engine.tokenizer import Tokenizer, byte_alphabet, first_difference, known_to_one
 
 TOY = Tokenizer(toy_tokenizer(), name="toy", eos_ids=(1,), bos_id=0)
 
@@ -150,6 +151,33 @@ class TestChat:
             "user: the river\nme:"
         )
 
+    def test_a_format_leaves_the_first_token_to_the_tokenizer(self) -> None:
+        hf = sentencepiece().hf
+        hf.backend_tokenizer.post_processor = processors.TemplateProcessing(
+            single="<s> $A", special_tokens=[("<s>", 1)]
+        )
+        for written in ("the river {prompt}", "<s>the river {prompt}"):
+            template = format_template(hf, written)
+            tokenizer = Tokenizer(hf, name="f", eos_ids=(2,), bos_id=1, template=template)
+            ids = tokenizer.encode("{prompt} s", chat=True)
+            assert ids.count(1) == 1
+            assert ids[0] == 1
+            assert tokenizer.decode(ids) == "the river {prompt} s"
+
+    def test_thinking_is_off_unless_asked_for(self) -> None:
+        hf: Any = toy_tokenizer()
+        hf.chat_template = "{{ messages[0].content }}{% if not enable_thinking %} stone{% endif %}"
+        for thinking, said in ((False, "the river stone"), (True, "the river")):
+            template = own_template(hf, thinking=thinking)
+            tokenizer = Tokenizer(hf, name="chat", eos_ids=(1,), template=template)
+            assert tokenizer.decode(tokenizer.encode("the river", chat=True)) == said
+
+    def test_thinking_needs_a_template_that_knows_of_it(self) -> None:
+        hf: Any = toy_tokenizer()
+        hf.chat_template = self.TEMPLATE
+        with pytest.raises(UserError, match="--thinking"):
+            own_template(hf, thinking=True)
+
 
 class TestWithoutTokenizer:
     def test_ids_can_be_shown_and_texts_are_refused(self) -> None:
@@ -174,7 +202,27 @@ class TestComparing:
             "token '▁river' is 260 for the target and 261 for the draft"
         )
 
-    def test_one_id_for_two_tokens_is_a_difference(self) -> None:
+    def test_one_id_for_two_tokens_is_no_difference_but_never_proposed(self) -> None:
         other = sentencepiece(("▁the", "▁lake", "s", "▁"))
-        found = first_difference(sentencepiece(), other)
-        assert found == "token 260 is '▁river' for the target and '▁lake' for the draft"
+        assert first_difference(sentencepiece(), other) is None
+        assert known_to_one(sentencepiece(), other) == [260]
+
+    def test_what_only_one_knows_is_never_proposed(self) -> None:
+        larger = sentencepiece(("▁the", "▁river", "s", "▁", "more", "less"))
+        assert known_to_one(sentencepiece(), larger) == [263, 264]
+        assert known_to_one(larger, sentencepiece()) == [263, 264]
+
+    def test_added_tokens_count(self) -> None:
+        changed = sentencepiece()
+        changed.hf.add_tokens(["<image>"])
+        other = sentencepiece(("▁the", "▁river", "s", "▁", "more"))
+        other.hf.add_tokens(["<image>"])
+        assert first_difference(changed, other) == (
+            "token '<image>' is 263 for the target and 264 for the draft"
+        )
+        assert known_to_one(changed, sentencepiece()) == [263]
+
+    def test_ids_that_neither_knows_may_be_proposed(self) -> None:
+        assert known_to_one(sentencepiece(), sentencepiece()) == []
+        bare = Tokenizer(None, name="bare", eos_ids=(), vocabulary=300)
+        assert known_to_one(bare, sentencepiece()) == []

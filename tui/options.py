@@ -56,6 +56,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
     ),
     click.option("--target", metavar="PATH_OR_ID", help="Any causal LM as the target."),
     click.option("--draft", metavar="PATH_OR_ID", help="Its draft, or 'lookup': no draft model."),
+    click.option("--draft-device", metavar="NAME", help="The draft's. [default: the target's]"),
     click.option(
         "--method",
         metavar="NAME",
@@ -70,6 +71,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--chat/--no-chat",
         default=None,
         help="Apply the chat template. [default: where there is one]",
+    ),
+    click.option(
+        "--thinking/--no-thinking",
+        default=None,
+        help="Let the model think first. [default: as the pair says, mostly not]",
     ),
     click.option(
         "--batch-size", type=int, default=_DEFAULTS.batch_size, show_default=True, help="Rows, B."
@@ -149,11 +155,13 @@ def chosen(
     model_pair: str | None,
     target: str | None,
     draft: str | None,
+    draft_device: str | None,
     method: str,
     texts: tuple[str, ...],
     file: Path | None,
     limit: int | None,
     chat: bool | None,
+    thinking: bool | None,
     batch_size: int,
     draft_tokens: Any,
     window: int,
@@ -179,7 +187,13 @@ def chosen(
     """
     if target is not None and model_pair is not None:
         raise UserError("--target and --model-pair both name a target: give one of them")
-    pair = PairRequest(name=model_pair or DEFAULT_PAIR, target=target, draft=draft)
+    pair = PairRequest(
+        name=model_pair or DEFAULT_PAIR,
+        target=target,
+        draft=draft,
+        thinking=thinking,
+        draft_device=draft_device,
+    )
     resolve(pair)
     settings = Settings(
         method=method,

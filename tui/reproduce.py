@@ -42,14 +42,17 @@ def _pair(header: RunHeader) -> list[str]:
     """By name, where the name still means this target; else by both models."""
     pair = header.pair
     draft = ["--draft", pair.draft] if pair.draft else []
+    rest = ["--draft-device", pair.draft_device] if pair.draft_device else []
     try:
         spec = all_pairs().get(pair.name)
     except UserError:
         spec = None
-    if spec is None or (spec.kind == "models" and spec.target != pair.target):
-        return ["--target", pair.target, *draft]
-    other = spec.draft != pair.draft and (spec.kind == "models" or pair.draft in MODEL_FREE)
-    return ["--model-pair", pair.name, *(draft if other else [])]
+    if spec is None or (spec.kind == "models" and spec.target_name != pair.target):
+        return ["--target", pair.target, *draft, *rest, *(["--thinking"] if pair.thinking else [])]
+    if spec.thinking != pair.thinking:
+        rest.append("--thinking" if pair.thinking else "--no-thinking")
+    other = spec.draft_name != pair.draft and (spec.kind == "models" or pair.draft in MODEL_FREE)
+    return ["--model-pair", pair.name, *(draft if other else []), *rest]
 
 
 def prompt_words(

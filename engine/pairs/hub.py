@@ -1,70 +1,136 @@
-"""Model directories and hub ids: where a name leads, found out quickly.
+"""Model directories and hub ids: from a name to a directory on this machine, quickly.
 
-The hub's own client retries for half a minute when there is no network. Here one
-short question decides: whether the hub answers, or what the cache holds must do.
+A directory is taken as it is, and so is what the hub's cache holds: only what is missing
+is asked of the network (`newest` asks anyway). The hub's own client retries for half a
+minute when there is no network; here one short question decides.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Callable
-from functools import lru_cache
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any
 
-from huggingface_hub import HfApi, hf_hub_download, try_to_load_from_cache
-from huggingface_hub.utils.tqdm import disable_progress_bars
+from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
 from engine.errors import UserError
+from engine.pairs.hub_download import DownloadError, Wanted, download
 
 Progress = Callable[[str, float | None], None]
 
-_PATIENCE = 2.5
+_PATIENCE = 1.5
 """Seconds for the hub's first answer."""
 
-
-class Place(NamedTuple):
-    """Where a model is loaded from."""
-
-    name: str
-    """An absolute directory, or a hub id."""
-    local: bool
-    """Nothing may be asked of the network."""
+_INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
+_WEIGHTS = ("model.safetensors", "pytorch_model.bin")
+_TOKENIZER = ("tokenizer.json", "tokenizer.model", "vocab.json", "tokenizer_config.json")
 
 
-@lru_cache(maxsize=32)
-def locate(path_or_id: str, revision: str | None = None) -> Place:
-    """Where `path_or_id` leads.
+def obtain(
+    path_or_id: str,
+    revision: str | None = None,
+    progress: Progress = lambda stage, fraction: None,
+    *,
+    newest: bool = False,
+) -> Path:
+    """The directory of a model: the one that is named, the hub's cache, or a download into it.
+
+    Args:
+        revision: branch, tag or commit of a hub id; None: the main one.
+        progress: called with what is going on; an exception that it raises cancels.
+        newest: ask the hub for a newer state of what the cache holds.
 
     Raises:
         UserError: no such directory, no model in it, or a hub id that is neither in the
             hub's cache nor to be had from the hub.
     """
     logging.getLogger("huggingface_hub").setLevel(logging.ERROR)
-    path = Path(path_or_id).expanduser()
-    if path.is_dir():
-        if not (path / "config.json").is_file():
-            raise UserError(f"{path_or_id}: no model in it (there is no config.json)")
-        return Place(str(path.absolute()), local=True)
-    if path_or_id.startswith((".", "/", "~")) or path_or_id.count("/") > 1 or path.exists():
-        raise UserError(f"{path_or_id}: no such model directory")
+    directory = _directory(path_or_id)
+    if directory is not None:
+        return directory
+    cached = _snapshot(path_or_id, revision)
+    if cached is not None and not newest and is_complete(cached):
+        return cached
+    progress(f"asking the hub for {path_or_id}", None)
     try:
-        HfApi().model_info(path_or_id, revision=revision, timeout=_PATIENCE)
+        found = HfApi().model_info(
+            path_or_id, revision=revision, timeout=_PATIENCE, files_metadata=True
+        )
     except Exception as error:  # whatever is wrong with network or hub: the cache decides
-        cached = try_to_load_from_cache(path_or_id, "config.json", revision=revision)
-        if not isinstance(cached, str):
-            raise UserError(cannot_load(path_or_id, error)) from error
-        return Place(path_or_id, local=True)
-    return Place(path_or_id, local=False)
+        if cached is not None and not newest and has_weights(cached):
+            return cached
+        raise UserError(cannot_load(path_or_id, error)) from error
+    return _fetch(path_or_id, revision, found, progress)
 
 
-def has_tokenizer(place: Place) -> bool:
-    """Whether a directory holds a tokenizer; of a hub id it is taken for granted."""
-    directory = Path(place.name)
-    return not directory.is_dir() or any(
-        (directory / name).is_file()
-        for name in ("tokenizer.json", "tokenizer.model", "tokenizer_config.json", "vocab.json")
-    )
+def _fetch(path_or_id: str, revision: str | None, found: Any, progress: Progress) -> Path:
+    sizes = {file.rfilename: int(file.size or 0) for file in found.siblings or ()}
+    names = needed(sizes)
+    if "config.json" not in names:
+        raise UserError(f"{path_or_id}: no model in it (there is no config.json)")
+    wanted = [Wanted(name, sizes[name]) for name in names]
+    try:
+        download(path_or_id, found.sha, revision or constants.DEFAULT_REVISION, wanted, progress)
+    except DownloadError as error:
+        raise UserError(
+            f"{cannot_load(path_or_id, error)}; what was fetched is kept, so try again"
+        ) from error
+    snapshot = _snapshot(path_or_id, found.sha)
+    if snapshot is None:
+        raise UserError(cannot_load(path_or_id, OSError("the download is not in the cache")))
+    return snapshot
+
+
+def is_here(path_or_id: str, revision: str | None = None) -> bool:
+    """Whether a model can be loaded without the network (asks nothing of it)."""
+    if (Path(path_or_id).expanduser() / "config.json").is_file():
+        return True
+    cached = _snapshot(path_or_id, revision)
+    return cached is not None and has_weights(cached)
+
+
+def has_tokenizer(directory: Path) -> bool:
+    """Whether a directory holds a tokenizer."""
+    return any((directory / name).is_file() for name in _TOKENIZER)
+
+
+def has_weights(directory: Path) -> bool:
+    """Whether all the weights are there, every shard that the index names."""
+    return bool(weight_files(directory))
+
+
+def is_complete(directory: Path) -> bool:
+    """Whether nothing seems to be missing of a model in the hub's cache."""
+    return has_weights(directory) and has_tokenizer(directory)
+
+
+def weight_files(directory: Path) -> list[Path]:
+    """The files that hold a model's weights; none where some are missing."""
+    for name in _INDEXES:
+        index = directory / name
+        if index.is_file():
+            try:
+                shards = set(json.loads(index.read_text(encoding="utf-8"))["weight_map"].values())
+            except (OSError, ValueError, KeyError):
+                return []
+            files = [directory / shard for shard in sorted(shards)]
+            if all(file.is_file() for file in files):
+                return files
+    single = [directory / name for name in _WEIGHTS if (directory / name).is_file()]
+    return single[:1]
+
+
+def needed(names: Iterable[str]) -> list[str]:
+    """The files that loading reads, the large ones last: safetensors where there are any,
+    else the old kind."""
+    names = [name for name in names if "/" not in name]
+    weights = ".safetensors" if any(name.endswith(".safetensors") for name in names) else ".bin"
+    kinds = (weights, f"{weights}.index.json", ".json", ".model", ".txt", ".jinja")
+    other = ".bin.index.json" if weights == ".safetensors" else ".safetensors.index.json"
+    chosen = [name for name in names if name.endswith(kinds) and not name.endswith(other)]
+    return sorted(chosen, key=lambda name: (name.endswith(weights), name))
 
 
 def cannot_load(path_or_id: str, error: Exception) -> str:
@@ -77,38 +143,24 @@ def cannot_load(path_or_id: str, error: Exception) -> str:
     )
 
 
-def is_here(path_or_id: str, revision: str | None = None) -> bool:
-    """Whether a model can be loaded without the network (asks nothing of it)."""
-    if (Path(path_or_id).expanduser() / "config.json").is_file():
-        return True
-    return isinstance(try_to_load_from_cache(path_or_id, "config.json", revision=revision), str)
+def _directory(path_or_id: str) -> Path | None:
+    """The local directory that is meant; None for a hub id."""
+    path = Path(path_or_id).expanduser()
+    if path.is_dir():
+        if not (path / "config.json").is_file():
+            raise UserError(f"{path_or_id}: no model in it (there is no config.json)")
+        return path.absolute()
+    if path_or_id.startswith((".", "/", "~")) or path_or_id.count("/") > 1 or path.exists():
+        raise UserError(f"{path_or_id}: no such model directory")
+    return None
 
 
-def fetch(path_or_id: str, revision: str | None, progress: Progress) -> Path:
-    """Download a model into the hub's cache, file by file; a directory is left as it is.
-
-    Raises:
-        UserError: it cannot be had.
-    """
-    place = locate(path_or_id, revision)
-    if Path(place.name).is_dir():
-        return Path(place.name)
-    if place.local:
-        raise UserError(f"cannot fetch {path_or_id}: the hub does not answer")
-    disable_progress_bars()
+def _snapshot(path_or_id: str, revision: str | None) -> Path | None:
+    """Where the hub's cache holds a model, whole or in part."""
     try:
-        wanted = _needed(HfApi().list_repo_files(path_or_id, revision=revision))
-        for index, name in enumerate(wanted):
-            progress(f"fetching {path_or_id}: {name}", index / len(wanted))
-            hf_hub_download(path_or_id, name, revision=revision)
-        config = hf_hub_download(path_or_id, "config.json", revision=revision)
-    except Exception as error:  # the hub's client raises a score of kinds
-        raise UserError(cannot_load(path_or_id, error)) from error
-    return Path(config).parent
-
-
-def _needed(names: list[str]) -> list[str]:
-    """The files that loading reads: safetensors where there are any, else the old kind."""
-    weights = ".safetensors" if any(name.endswith(".safetensors") for name in names) else ".bin"
-    kinds = (weights, f"{weights}.index.json", ".json", ".model", ".txt", ".jinja")
-    return sorted(name for name in names if "/" not in name and name.endswith(kinds))
+        found = try_to_load_from_cache(
+            path_or_id, "config.json", revision=revision, cache_dir=constants.HF_HUB_CACHE
+        )
+    except ValueError:  # no name that the hub could have
+        return None
+    return Path(found).parent if isinstance(found, str) else None

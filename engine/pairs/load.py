@@ -14,6 +14,7 @@ from msgspec.structs import replace
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
+from engine.chat import format_template, own_template
 from engine.device import resolve_device, resolve_dtype, use_threads
 from engine.distill.package import is_compact, load_compact
 from engine.errors import UserError
@@ -30,7 +31,7 @@ from engine.pairs.registry import (
 )
 from engine.phrases import PhraseTable
 from engine.records import PairInfo
-from engine.tokenizer import Tokenizer, first_difference
+from engine.tokenizer import Tokenizer, first_difference, known_to_one
 
 Progress = Callable[[str, float | None], None]
 
@@ -45,13 +46,19 @@ _FIRST_LAYERS = 6
 @dataclass(frozen=True)
 class Pair:
     """Two models that share a tokenizer. `draft` None: proposals from the row's own text,
-    and from `phrases` where there are some."""
+    and from `phrases` where there are some.
+
+    Attributes:
+        never: ids that the draft must not propose, for they mean something to only one of
+            the two tokenizers, or something else to each.
+    """
 
     info: PairInfo
     target: LanguageModel
     draft: LanguageModel | None
     tokenizer: Tokenizer
     phrases: PhraseTable | None = None
+    never: torch.Tensor | None = None
 
 
 def load_pair(
@@ -76,6 +83,7 @@ def load_pair(
     """
     spec = resolve(request)
     where = resolve_device(device)
+    beside = where if spec.draft_device is None else resolve_device(spec.draft_device)
     # The toy's random logits lie close together: in bfloat16 its ties would say nothing.
     exact = spec.kind == "toy" and dtype == "auto"
     kind = torch.float32 if exact else resolve_dtype(dtype, where)
@@ -87,9 +95,9 @@ def load_pair(
     if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
         parts = replace(parts, phrases=_phrases(spec, parts.target))
     elif parts.draft is None and spec.draft != LOOKUP:
-        progress(f"loading {spec.draft}", None)
-        draft, hot_ids = _other_draft(parts, where)
-        parts = replace(parts, draft=draft, hot_ids=hot_ids)
+        parts = _with_other_draft(parts, beside, progress)
+    if beside != where:
+        parts = replace(parts, draft=_moved(parts, beside))
     return _pair(parts)
 
 
@@ -101,12 +109,13 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     tokenizer: Any | None
     draft: Any | None = None
     hot_ids: torch.Tensor | None = None
+    never: torch.Tensor | None = None
     phrases: PhraseTable | None = None
 
 
 def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
     """The built-in target's phrases, or those in a file of the user's own."""
-    vocabulary = target.config.get_text_config().vocab_size
+    vocabulary = vocabulary_of(target)
     if spec.draft != PHRASES:
         return PhraseTable.load(Path(spec.draft), vocabulary)
     if spec.kind != "smollm2":
@@ -134,10 +143,10 @@ def _toy(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Pro
 def _smollm2(
     spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress
 ) -> _Parts:
-    directory = str(smollm2.acquire(progress))
+    directory = smollm2.acquire(progress)
     progress("loading the target", None)
-    target = _load(directory, None, dtype).to(device)
-    parts = _Parts(spec=spec, target=target, tokenizer=_tokenizer(directory, None))
+    target = _load(directory, spec.target, dtype).to(device)
+    parts = _Parts(spec=spec, target=target, tokenizer=_tokenizer(directory, spec.target))
     if spec.draft != BUILT_IN_DRAFT:
         return parts
     progress("loading the draft", None)
@@ -151,30 +160,65 @@ def _smollm2(
 
 
 def _models(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
+    directory = hub.obtain(spec.target, spec.target_revision, progress)
+    tokenizer = _tokenizer(directory, spec.target)
     progress(f"loading {spec.target}", None)
     return _Parts(
-        spec=spec,
-        target=_load(spec.target, spec.target_revision, dtype).to(device),
-        tokenizer=_tokenizer(spec.target, spec.target_revision),
+        spec=spec, target=_load(directory, spec.target, dtype).to(device), tokenizer=tokenizer
     )
 
 
-def _other_draft(parts: _Parts, device: torch.device) -> tuple[Any, torch.Tensor | None]:
-    """The draft that the spec names, checked to share the target's tokenizer, and the token
-    ids of its head where that covers a hot vocabulary (what `distill` writes)."""
+def _with_other_draft(parts: _Parts, device: torch.device, progress: Progress) -> _Parts:
+    """With the draft that the spec names. It is checked to share the target's tokenizer, as far
+    as both know a token; what `distill` writes does so, and may have a hot vocabulary."""
     spec = parts.spec
     if is_compact(spec.draft):
-        return load_compact(Path(spec.draft), parts.target, parts.target.dtype)
-    draft = _load(spec.draft, spec.draft_revision, parts.target.dtype).to(device)
-    ours = _wrap(parts.tokenizer, spec.target, (), parts.target)
-    theirs = _wrap(_tokenizer(spec.draft, spec.draft_revision), spec.draft, (), draft)
-    difference = first_difference(ours, theirs)
+        progress(f"loading {spec.draft}", None)
+        draft, hot_ids = load_compact(Path(spec.draft), parts.target, parts.target.dtype)
+        return replace(parts, draft=draft, hot_ids=hot_ids)
+    directory = hub.obtain(spec.draft, spec.draft_revision, progress)
+    never = _never(parts, _tokenizer(directory, spec.draft))
+    progress(f"loading {spec.draft}", None)
+    draft = _load(directory, spec.draft, parts.target.dtype).to(device)
+    columns = min(vocabulary_of(draft), vocabulary_of(parts.target))
+    kept = [token for token in never if token < columns]
+    return replace(parts, draft=draft, never=torch.tensor(kept, device=device) if kept else None)
+
+
+def _never(parts: _Parts, theirs: Any | None) -> list[int]:
+    """The ids that the draft must not propose.
+
+    Raises:
+        UserError: a token that both know has two ids: the pair cannot work.
+    """
+    spec = parts.spec
+    target = Tokenizer(parts.tokenizer, name=spec.target, eos_ids=())
+    draft = Tokenizer(theirs, name=spec.draft, eos_ids=())
+    difference = first_difference(target, draft)
     if difference:
         raise UserError(
             f"the tokenizers of {spec.target} and {spec.draft} differ: {difference}; "
             "a draft must share the target's tokenizer (or use --draft lookup)"
         )
-    return draft, None
+    return known_to_one(target, draft)
+
+
+def _moved(parts: _Parts, device: torch.device) -> Any:
+    """The draft on a device of its own.
+
+    Raises:
+        UserError: it uses weights of the target's.
+    """
+    spec, draft = parts.spec, parts.draft
+    if draft is None:
+        return None
+    own = {weight.data_ptr() for weight in parts.target.parameters()}
+    if any(weight.data_ptr() in own for weight in draft.parameters()):
+        raise UserError(
+            f"--draft-device {spec.draft_device}: {spec.draft} shares weights with its target, "
+            "so it runs where the target does"
+        )
+    return draft.to(device)
 
 
 def first_layers(target: Any, layers: int) -> Any:
@@ -192,15 +236,16 @@ def first_layers(target: Any, layers: int) -> Any:
 def _pair(parts: _Parts) -> Pair:
     spec = parts.spec
     eos_ids = _eos_ids(parts.target, parts.tokenizer)
-    tokenizer = _wrap(parts.tokenizer, spec.target, eos_ids, parts.target)
+    tokenizer = _wrap(parts, eos_ids)
     target = LanguageModel(parts.target, eos_ids=eos_ids, name=spec.target)
     draft = None
     if parts.draft is not None:
         draft = LanguageModel(parts.draft, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft)
+    elsewhere = draft is not None and draft.device != target.device
     info = PairInfo(
         name=spec.name,
-        target=spec.target,
-        draft=spec.draft,
+        target=spec.target_name,
+        draft=spec.draft_name,
         tokenizer=tokenizer.name,
         target_layers=target.layers,
         draft_layers=draft.layers if draft is not None else 0,
@@ -209,21 +254,40 @@ def _pair(parts: _Parts) -> Pair:
         kv_bytes_per_token=target.kv_bytes_per_token,
         eos_ids=eos_ids,
         pad_id=tokenizer.pad_id,
+        thinking=spec.thinking,
+        draft_device=str(draft.device) if draft is not None and elsewhere else "",
     )
-    return Pair(info=info, target=target, draft=draft, tokenizer=tokenizer, phrases=parts.phrases)
+    return Pair(
+        info=info,
+        target=target,
+        draft=draft,
+        tokenizer=tokenizer,
+        phrases=parts.phrases,
+        never=parts.never,
+    )
 
 
-def _wrap(hf: Any | None, name: str, eos_ids: tuple[int, ...], model: Any) -> Tokenizer:
-    config = model.config.get_text_config()
+def _wrap(parts: _Parts, eos_ids: tuple[int, ...]) -> Tokenizer:
+    spec, hf = parts.spec, parts.tokenizer
+    config = parts.target.config.get_text_config()
     bos = getattr(hf, "bos_token_id", None)
+    written = spec.chat_format if hf is not None else ""
     return Tokenizer(
         hf,
-        name=name,
+        name=spec.target,
         eos_ids=eos_ids,
         pad_id=getattr(hf, "pad_token_id", None),
         bos_id=bos if bos is not None else _first(config.bos_token_id),
         vocabulary=None if hf is not None else config.vocab_size,
+        template=format_template(hf, written)
+        if written
+        else own_template(hf, thinking=spec.thinking),
     )
+
+
+def vocabulary_of(model: Any) -> int:
+    """Columns of a model's head."""
+    return int(model.config.get_text_config().vocab_size)
 
 
 def _eos_ids(model: Any, hf_tokenizer: Any | None) -> tuple[int, ...]:
@@ -244,25 +308,21 @@ def _first(value: Any) -> int | None:
     return None if value is None else int(value)
 
 
-def _load(path_or_id: str, revision: str | None, dtype: torch.dtype) -> Any:
-    place = hub.locate(path_or_id, revision)
+def _load(directory: Path, name: str, dtype: torch.dtype) -> Any:
     try:
         model = AutoModelForCausalLM.from_pretrained(
-            place.name, revision=revision, local_files_only=place.local, dtype=dtype
+            str(directory), local_files_only=True, dtype=dtype
         )
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise UserError(hub.cannot_load(path_or_id, error)) from error
+        raise UserError(hub.cannot_load(name, error)) from error
     return model.eval()
 
 
-def _tokenizer(path_or_id: str, revision: str | None) -> Any | None:
+def _tokenizer(directory: Path, name: str) -> Any | None:
     """None where the model comes without one: token ids can then be given and shown."""
-    place = hub.locate(path_or_id, revision)
-    if not hub.has_tokenizer(place):
+    if not hub.has_tokenizer(directory):
         return None
     try:
-        return AutoTokenizer.from_pretrained(
-            place.name, revision=revision, local_files_only=place.local
-        )
+        return AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise UserError(hub.cannot_load(f"the tokenizer of {path_or_id}", error)) from error
+        raise UserError(hub.cannot_load(f"the tokenizer of {name}", error)) from error

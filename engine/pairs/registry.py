@@ -5,8 +5,11 @@ A user adds pairs in `pairs.toml` of the configuration directory:
     [pairs.mine]
     target = "org/big-model"          # hub id, or a local directory
     draft = "org/small-model"         # or "lookup": proposals from the row's own text
-    note = "what it is"               # optional
-    target_revision = "main"          # optional, likewise draft_revision
+    note = "what it is"               # this and the rest are optional
+    target_revision = "main"          # a branch, tag or commit; likewise draft_revision
+    chat = "vicuna"                   # a chat format by name, or in full:
+                                      # "USER: {prompt} ASSISTANT:"
+    thinking = true                   # let the model think before it answers
 """
 
 from __future__ import annotations
@@ -17,6 +20,7 @@ from typing import Literal
 
 import msgspec
 
+from engine.chat import PROMPT
 from engine.errors import UserError
 from engine.paths import config_dir
 
@@ -27,6 +31,15 @@ PHRASES = "phrases"
 """No model either: the row's own text, then a table of what the target habitually writes."""
 
 MODEL_FREE = (LOOKUP, PHRASES)
+
+CHAT_FORMATS = {
+    "vicuna": (  # v1.1, which the weights v1.1 to v1.5 were trained with
+        "A chat between a curious user and an artificial intelligence assistant. The assistant "
+        "gives helpful, detailed, and polite answers to the user's questions. "
+        "USER: {prompt} ASSISTANT:"
+    ),
+}
+"""Chat formats for tokenizers that bring no template, by name: the text around the prompt."""
 
 DEFAULT_PAIR = "smollm2"
 TOY_DRAFT = "toy draft"
@@ -42,22 +55,44 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     draft: str
     target_revision: str | None = None
     draft_revision: str | None = None
+    chat: str = ""
+    """A name of `CHAT_FORMATS`, or a format; empty: the tokenizer's own template."""
+    thinking: bool = False
+    """Whether a model that can think before it answers does."""
+    draft_device: str | None = None
+    """Where the draft runs; None: where the target does."""
     note: str = ""
     source: str = "built in"
+
+    @property
+    def chat_format(self) -> str:
+        """The format in full."""
+        return CHAT_FORMATS.get(self.chat, self.chat)
+
+    @property
+    def target_name(self) -> str:
+        """As `--target` takes it."""
+        return _with_revision(self.target, self.target_revision)
+
+    @property
+    def draft_name(self) -> str:
+        """As `--draft` takes it."""
+        return _with_revision(self.draft, self.draft_revision)
 
 
 class PairRequest(msgspec.Struct, frozen=True, kw_only=True):
     """The pair that a user asked for, before anything is loaded.
 
     `target` given: a pair of the user's own, `name` is ignored. Only `draft` given:
-    the named pair's target with another draft.
+    the named pair's target with another draft. Both may pin a revision: "org/model@revision".
     """
 
     name: str = DEFAULT_PAIR
     target: str | None = None
     draft: str | None = None
-    target_revision: str | None = None
-    draft_revision: str | None = None
+    thinking: bool | None = None
+    """None: as the pair says."""
+    draft_device: str | None = None
 
 
 BUILT_IN: tuple[PairSpec, ...] = (
@@ -79,6 +114,7 @@ BUILT_IN: tuple[PairSpec, ...] = (
         name="vicuna",
         target="lmsys/vicuna-7b-v1.3",
         draft="double7/vicuna-68m",
+        chat="vicuna",
         note="the paper's first pair",
     ),
     PairSpec(
@@ -118,28 +154,60 @@ def all_pairs() -> dict[str, PairSpec]:
 def resolve(request: PairRequest) -> PairSpec:
     """The pair that a request means.
 
+    A target of the user's own that some pair has too is spoken to in that pair's format.
+
     Raises:
-        UserError: an unknown name, or a target without a draft.
+        UserError: an unknown name, a target without a draft, or no such chat format.
     """
+    pairs = all_pairs()
     if request.target is not None:
         if request.draft is None:
             raise UserError("--target needs a --draft: a model, or 'lookup'")
-        return PairSpec(
-            name=_short(request.target),
-            target=request.target,
-            draft=request.draft,
-            target_revision=request.target_revision,
-            draft_revision=request.draft_revision,
+        target, revision = split_revision(request.target)
+        known = next((spec for spec in pairs.values() if spec.target == target), None)
+        spec = PairSpec(
+            name=_short(target),
+            target=target,
+            draft="",
+            target_revision=revision,
+            chat=known.chat if known is not None else "",
             source="command line",
         )
-    pairs = all_pairs()
-    if request.name not in pairs:
+    elif request.name in pairs:
+        spec = pairs[request.name]
+    else:
         names = ", ".join(pairs)
         raise UserError(f"unknown --model-pair '{request.name}'; choose one of {names}")
-    spec = pairs[request.name]
-    if request.draft is None:
-        return spec
-    return msgspec.structs.replace(spec, draft=request.draft, draft_revision=request.draft_revision)
+    if request.draft is not None:
+        draft, revision = split_revision(request.draft)
+        spec = msgspec.structs.replace(spec, draft=draft, draft_revision=revision)
+    if request.thinking is not None:
+        spec = msgspec.structs.replace(spec, thinking=request.thinking)
+    if request.draft_device is not None:
+        spec = msgspec.structs.replace(spec, draft_device=request.draft_device)
+    return _checked(spec)
+
+
+def _checked(spec: PairSpec) -> PairSpec:
+    if spec.chat and PROMPT not in spec.chat_format:
+        names = ", ".join(CHAT_FORMATS)
+        raise UserError(
+            f"{spec.source}: no chat format is called '{spec.chat}' ({names}), and as a format it "
+            f"has no {PROMPT} in it"
+        )
+    return spec
+
+
+def split_revision(name: str) -> tuple[str, str | None]:
+    """A hub id and its revision, from "org/model@revision"; a path stays whole."""
+    model, at, revision = name.rpartition("@")
+    if not at or not model or model.startswith((".", "/", "~")) or Path(name).expanduser().exists():
+        return name, None
+    return model, revision or None
+
+
+def _with_revision(name: str, revision: str | None) -> str:
+    return name if revision is None else f"{name}@{revision}"
 
 
 def _short(path_or_id: str) -> str:

@@ -67,7 +67,7 @@ def fetch(name: str, quiet: bool) -> None:
                 (spec.draft, spec.draft_revision),
             )
             places = [
-                str(hub.fetch(model, revision, line.stage))
+                str(hub.obtain(model, revision, line.stage, newest=True))
                 for model, revision in wanted
                 if model not in MODEL_FREE
             ]
@@ -107,6 +107,7 @@ def _state(spec: PairSpec) -> str:
         return "installed" if smollm2.installed_gguf() else "fetched at first use"
     from engine.pairs import hub
 
-    models = [model for model in (spec.target, spec.draft) if model not in MODEL_FREE]
-    here = [model for model in models if hub.is_here(model)]
+    models = [(spec.target, spec.target_revision), (spec.draft, spec.draft_revision)]
+    models = [(model, revision) for model, revision in models if model not in MODEL_FREE]
+    here = [model for model, revision in models if hub.is_here(model, revision)]
     return "ready" if len(here) == len(models) else "on the hub"
