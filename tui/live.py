@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from engine.pairs.registry import resolve
 from engine.records import ChangeRecord, Prompt, Record, RunHeader, Summary
 from engine.settings import Settings
 from engine.worker import Progress
@@ -137,11 +138,14 @@ class LiveSource:
             self._compare.pace = pace
 
     def _load(self, settings: Settings, progress: Progress) -> None:
+        from engine.pairs.hub import obtain_models
+
+        request = self.request
+        obtain_models(resolve(request.pair), progress)
         progress("importing torch", None)
         from engine.pairs.load import load_pair
         from engine.prompts import encode_prompts
 
-        request = self.request
         pair = load_pair(
             request.pair,
             device=settings.device,

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.errors import UserError
+from engine.pairs.registry import resolve
 from engine.records import Prompt
 from engine.settings import METHODS
 from tui.options import Chosen
@@ -21,6 +22,9 @@ def load(options: Chosen, line: ProgressLine) -> tuple[Pair, tuple[Prompt, ...]]
     Raises:
         UserError: see `load_pair` and `encode_prompts`.
     """
+    from engine.pairs.hub import obtain_models
+
+    obtain_models(resolve(options.pair), line.stage)
     line.stage("loading torch", None)
     from engine.pairs.load import load_pair
     from engine.prompts import encode_prompts

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import logging
+import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
@@ -17,10 +18,11 @@ from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
 from engine.errors import UserError
 from engine.pairs.hub_download import DownloadError, Wanted, download
+from engine.pairs.registry import PairSpec
 
 Progress = Callable[[str, float | None], None]
 
-_PATIENCE = 1.5
+_PATIENCE = 1.7
 """Seconds for the hub's first answer."""
 
 _INDEXES = ("model.safetensors.index.json", "pytorch_model.bin.index.json")
@@ -55,14 +57,51 @@ def obtain(
         return cached
     progress(f"asking the hub for {path_or_id}", None)
     try:
-        found = HfApi().model_info(
-            path_or_id, revision=revision, timeout=_PATIENCE, files_metadata=True
-        )
+        found = _ask(path_or_id, revision)
     except Exception as error:  # whatever is wrong with network or hub: the cache decides
         if cached is not None and not newest and has_weights(cached):
             return cached
         raise UserError(cannot_load(path_or_id, error)) from error
     return _fetch(path_or_id, revision, found, progress)
+
+
+def obtain_models(
+    spec: PairSpec, progress: Progress = lambda stage, fraction: None, *, newest: bool = False
+) -> list[Path]:
+    """The directories of a pair's models, fetched at need; what is on the disk is not checked.
+
+    It needs no torch: a name that leads nowhere is found out before any is imported.
+
+    Raises:
+        UserError: see `obtain`.
+    """
+    return [
+        Path(name) if Path(name).is_dir() else obtain(name, revision, progress, newest=newest)
+        for name, revision in spec.models
+    ]
+
+
+def _ask(path_or_id: str, revision: str | None) -> Any:
+    """What the hub knows of a model. Its client may try again and again: it is not waited for."""
+    answers: list[Any] = []
+    failures: list[Exception] = []
+
+    def ask() -> None:
+        try:
+            answers.append(
+                HfApi().model_info(
+                    path_or_id, revision=revision, timeout=_PATIENCE, files_metadata=True
+                )
+            )
+        except Exception as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=ask, name="hub", daemon=True)
+    thread.start()
+    thread.join(_PATIENCE)
+    if answers:
+        return answers[0]
+    raise failures[0] if failures else TimeoutError("the hub does not answer")
 
 
 def _fetch(path_or_id: str, revision: str | None, found: Any, progress: Progress) -> Path:

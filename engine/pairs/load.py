@@ -23,6 +23,7 @@ from engine.pairs import hub, smollm2
 from engine.pairs.registry import (
     BUILT_IN_DRAFT,
     LOOKUP,
+    PHRASE_FILE,
     PHRASES,
     TOY_DRAFT,
     PairRequest,
@@ -36,9 +37,6 @@ from engine.tokenizer import Tokenizer, first_difference, known_to_one
 Progress = Callable[[str, float | None], None]
 
 SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
-PHRASE_FILE = ".phrases.safetensors"
-"""How the name of a table of phrases ends."""
-
 _FIRST_LAYERS = 6
 """Layers of the stand-in draft: the target's first ones, with the target's own head."""
 

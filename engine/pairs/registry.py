@@ -32,6 +32,9 @@ PHRASES = "phrases"
 
 MODEL_FREE = (LOOKUP, PHRASES)
 
+PHRASE_FILE = ".phrases.safetensors"
+"""How the name of a table of phrases ends."""
+
 CHAT_FORMATS = {
     "vicuna": (  # v1.1, which the weights v1.1 to v1.5 were trained with
         "A chat between a curious user and an artificial intelligence assistant. The assistant "
@@ -68,6 +71,15 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def chat_format(self) -> str:
         """The format in full."""
         return CHAT_FORMATS.get(self.chat, self.chat)
+
+    @property
+    def models(self) -> tuple[tuple[str, str | None], ...]:
+        """The names and revisions of the models that come from a directory or the hub."""
+        named = [(self.target, self.target_revision)] if self.kind == "models" else []
+        own = (*MODEL_FREE, TOY_DRAFT, BUILT_IN_DRAFT)
+        if self.draft not in own and not self.draft.endswith(PHRASE_FILE):
+            named.append((self.draft, self.draft_revision))
+        return tuple(named)
 
     @property
     def target_name(self) -> str:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from engine.pairs import smollm2
-from engine.pairs.registry import MODEL_FREE, PairRequest, PairSpec, all_pairs, resolve
+from engine.pairs.registry import PairRequest, PairSpec, all_pairs, resolve
 from tui.progress import ProgressLine
 from tui.results import STDOUT, check_writable, write_json
 
@@ -62,15 +62,7 @@ def fetch(name: str, quiet: bool) -> None:
         else:
             from engine.pairs import hub
 
-            wanted = (
-                (spec.target, spec.target_revision),
-                (spec.draft, spec.draft_revision),
-            )
-            places = [
-                str(hub.obtain(model, revision, line.stage, newest=True))
-                for model, revision in wanted
-                if model not in MODEL_FREE
-            ]
+            places = [str(place) for place in hub.obtain_models(spec, line.stage, newest=True)]
     for place in places:
         click.echo(place)
 
@@ -107,7 +99,5 @@ def _state(spec: PairSpec) -> str:
         return "installed" if smollm2.installed_gguf() else "fetched at first use"
     from engine.pairs import hub
 
-    models = [(spec.target, spec.target_revision), (spec.draft, spec.draft_revision)]
-    models = [(model, revision) for model, revision in models if model not in MODEL_FREE]
-    here = [model for model, revision in models if hub.is_here(model, revision)]
-    return "ready" if len(here) == len(models) else "on the hub"
+    here = all(hub.is_here(name, revision) for name, revision in spec.models)
+    return "ready" if here else "on the hub"
