@@ -46,7 +46,7 @@ class LedgerRectangle(Rectangle):
     def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
         assert self.target.last is not None
         width = self.length() + len(proposals)
-        attended = self.target.last[1][self.place(row), len(proposals), :width]
+        attended = self.target.last[1][self.place(row), 0, len(proposals), :width]
         return self._spans(row, attended, cached=True)
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:

@@ -9,8 +9,8 @@ from __future__ import annotations
 import numpy as np
 
 from engine.accept import Verdict
-from engine.kv import EMPTY
-from engine.layout.base import Layout, Side
+from engine.kv import EMPTY, LedgerArray
+from engine.layout.base import Layout, MaskArray, Side
 from engine.records import Violation
 from engine.sequence import Sequence
 
@@ -39,11 +39,14 @@ class Invariants:
         found = rectangle_faults(layout, rows) if layout.aligned else []
         side = layout.target
         assert side.last is not None
-        positions, mask, columns = side.last
+        positions, masks, columns = side.last
+        window = side.model.windows.size
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
             if not verdict.finite:
                 continue
-            message = mask_fault(layout, place, row, verdict, mask, columns)
+            block = columns[place, : len(verdict.proposals) + 1]
+            own = np.concatenate([layout.read_columns(row, row.length - 1), block])
+            message = mask_fault(masks[place], own, len(block), window)
             if message:
                 found.append(("I4", row.index, message))
             expected = row.length - 1 + np.arange(len(verdict.proposals) + 1)
@@ -107,28 +110,30 @@ def rectangle_faults(layout: Layout, rows: list[Sequence]) -> Found:
     return found
 
 
-def mask_fault(
-    layout: Layout,
-    place: int,
-    row: Sequence,
-    verdict: Verdict,
-    mask: np.ndarray[tuple[int, ...], np.dtype[np.bool_]],
-    columns: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-) -> str:
+def mask_fault(masks: MaskArray, own: LedgerArray, queries: int, window: int) -> str:
     """I4: the query of the last committed token attends to exactly the row's content, and
-    each later query to one cell more: the one before it in the block."""
-    block = columns[place]
-    expected = np.zeros(mask.shape[-1], bool)
-    expected[layout.read_columns(row, row.length - 1)] = True
-    for query in range(len(verdict.proposals) + 1):
-        expected[block[query]] = True
-        attended = mask[place, query]
-        if not np.array_equal(attended, expected):
-            extra = int((attended & ~expected).sum())
-            missing = int((expected & ~attended).sum())
-            seen = f"sees {extra} cells that are not its own" if extra else ""
-            missed = f"misses {missing} of its own" if missing else ""
-            return f"query {query} {' and '.join(filter(None, (seen, missed)))}"
+    each later query to one cell more: the one before it in the block. In layers with a
+    window it is the newest of those cells alone.
+
+    Args:
+        masks: of the row, [kinds, tokens, columns read] (`Feed.masks`).
+        own: columns of the row's content and of the block, in order.
+        queries: tokens of the block.
+        window: of the layers of kind 1.
+    """
+    for query in range(queries):
+        visible = own[: len(own) - queries + query + 1]
+        for kind, mask in enumerate(masks):
+            expected = np.zeros(mask.shape[-1], bool)
+            expected[visible[-window:] if kind else visible] = True
+            attended = mask[query]
+            if not np.array_equal(attended, expected):
+                extra = int((attended & ~expected).sum())
+                missing = int((expected & ~attended).sum())
+                seen = f"sees {extra} cells that are not its own" if extra else ""
+                missed = f"misses {missing} of its own" if missing else ""
+                where = f", through a window of {window}" if kind else ""
+                return f"query {query} {' and '.join(filter(None, (seen, missed)))}{where}"
     return ""
 
 

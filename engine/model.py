@@ -2,14 +2,16 @@
 
 transformers' cache and mask interfaces keep moving between releases, so the cache
 is ours (`engine.kv`), the mask is ours (4-D, boolean, passed through untouched), and
-this file adapts the little that is left.
+this file adapts the little that is left. Which cells a layer may see is settled in the
+mask, and our attention function takes each layer's own: what an architecture makes of its
+configuration on the way (a dictionary of masks, a window of its own) plays no part.
 """
 
 from __future__ import annotations
 
 import inspect
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -21,7 +23,8 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 
 from engine.kv import KVStore, Write
 from engine.prepack import prepack
-from engine.supported import check_cache, context_of
+from engine.supported import check_architecture, context_of, windows_of
+from engine.windows import Windows, newest_attended, newest_columns
 
 ATTENTION = "batchspec"
 """The name under which our attention function is registered with transformers."""
@@ -39,6 +42,8 @@ class Feed:
             those are computed: the block is packed into one long row for everything but
             the attention itself, and unpacked again.
         pack: whether that is wanted (strict mode keeps its shape).
+        columnwise: whether sliding windows count columns, as the library's own masks do
+            (the published baselines), and not the row's content.
     """
 
     ids: Tensor
@@ -47,6 +52,25 @@ class Feed:
     write: Write
     counts: list[int] | None = None
     pack: bool = True
+    columnwise: bool = False
+    _masks: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)
+
+    def masks(self, windows: Windows) -> Tensor:
+        """What each kind of layer may attend to: [rows, kinds, tokens, columns].
+
+        Kind 0 are the layers that see everything before; kind 1, which is only there where
+        it differs, those that have a window.
+        """
+        size = windows.size
+        if not windows.cuts(self.mask.shape[-1]):
+            return self.mask
+        if size not in self._masks:
+            if self.columnwise and self.write.start is not None:
+                near = newest_columns(self.mask, size, self.write.start)
+            else:
+                near = newest_attended(self.mask, size)
+            self._masks[size] = torch.cat([self.mask, near], dim=1)
+        return self._masks[size]
 
     @property
     def ragged(self) -> bool:
@@ -80,7 +104,7 @@ class LanguageModel:
         eos_ids: tuple[int, ...] = (),
         name: str = "",
     ) -> None:
-        check_cache(hf_model, name)
+        check_architecture(hf_model, name)
         self.hf: Any = hf_model.eval()
         self.hf.set_attn_implementation(ATTENTION)
         prepack(self.hf)
@@ -92,6 +116,8 @@ class LanguageModel:
         self.vocabulary: int = config.vocab_size
         self.layers: int = config.num_hidden_layers
         self.context: int = context_of(config)
+        self.windows = windows_of(config)
+        _mark_windows(self.hf, self.windows)
         heads: int = config.num_attention_heads
         kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
         head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -133,7 +159,7 @@ class LanguageModel:
             ids, positions = packing.pack(ids), packing.pack(positions)
             write = packing.write
         store.pending = write
-        mask = feed.mask.to(device)
+        mask = feed.masks(self.windows).to(device)
         if self._groups > 1:
             mask = mask.repeat(1, 1, self._groups, 1)
         _THREAD.packing = packing
@@ -249,13 +275,22 @@ def stored_cache(store: KVStore, layers: int) -> Cache:
     return Cache(layers=[_StoreLayer(store, layer) for layer in range(layers)])
 
 
+def _mark_windows(hf_model: nn.Module, windows: Windows) -> None:
+    """Tell each attention layer whether it has a window."""
+    for module in hf_model.modules():
+        layer = getattr(module, "layer_idx", None)
+        if layer is not None:
+            module.has_window = windows.size > 0 and windows.layers[layer]  # type: ignore[assignment]
+
+
 def grouped_attention(
     module: nn.Module,
     query: Tensor,
     key: Tensor,
     value: Tensor,
-    attention_mask: Tensor | None,
+    attention_mask: Tensor,
     scaling: float | None = None,
+    softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
     """Attention without copying K and V to every query head.
@@ -265,7 +300,8 @@ def grouped_attention(
 
     Args:
         query: [rows, heads, tokens, dim]; key, value: [rows, kv heads, columns, dim].
-        attention_mask: [rows, 1, groups · tokens, columns], bool.
+        attention_mask: [rows, kinds, groups · tokens, columns], bool (`Feed.masks`).
+        softcap: scores s become softcap · tanh(s / softcap) (Gemma 2).
 
     Returns:
         [rows, tokens, heads, dim], and None in place of attention weights.
@@ -276,7 +312,14 @@ def grouped_attention(
     rows, heads, tokens, dim = query.shape
     kv_heads = key.shape[1]
     folded = query.reshape(rows, kv_heads, heads // kv_heads * tokens, dim)
-    out = scaled_dot_product_attention(folded, key, value, attn_mask=attention_mask, scale=scaling)
+    kind = int(attention_mask.shape[1] > 1 and bool(module.has_window))
+    mask = attention_mask[:, kind : kind + 1]
+    if softcap is None:
+        out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scaling)
+    else:
+        scores = folded @ key.transpose(2, 3) * (dim**-0.5 if scaling is None else scaling)
+        scores = (softcap * (scores / softcap).tanh()).masked_fill(~mask, -torch.inf)
+        out = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype) @ value
     out = out.reshape(rows, heads, tokens, out.shape[-1]).transpose(1, 2)
     return (out if packing is None else packing.repack(out)), None
 

@@ -38,7 +38,10 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Position ID that was fed for the first cell (the next cells count up from it);
     None: none was fed."""
     attended: bool = False
-    """Whether the row's queries may attend to these cells."""
+    """Whether the row's queries may attend to these cells, in any layer."""
+    beyond: bool = False
+    """Whether the cells lie beyond the sliding window: the layers that have one see nothing
+    of them."""
 
 
 class AcceptTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -249,6 +252,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
     lane: int = 0
     lanes: int = 1
     """How many run side by side; a lane that begins again has a further header."""
+    fork: int | None = None
+    """The round after which this lane left lane 0, whose rounds it repeats up to there."""
     method: str
     pair: PairInfo = PairInfo()
     settings: dict[str, object] = {}

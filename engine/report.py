@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+import numpy as np
+
 from engine.accept import Verdict
-from engine.layout.base import Layout, Settled
+from engine.layout.base import Layout, MaskArray, Settled
 from engine.records import RowRound, Span
 from engine.sequence import Sequence
+from engine.windows import mark_hidden
 
 
 @dataclass(frozen=True)
@@ -36,18 +39,47 @@ def note_fed(
 ) -> list[Fed]:
     """What the target read, row by row."""
     assert layout.target.last is not None
-    positions = layout.target.last[0]
+    positions, masks, _ = layout.target.last
     return [
         Fed(
             place=layout.place(row),
             before=row.length,
             positions=tuple(positions[place, : len(verdict.proposals) + 1].tolist()),
-            spans=layout.fed_spans(row, verdict.proposals),
+            spans=_fed_spans(layout, row, verdict, masks[place]),
             waited=row.waited,
             why=why.get(row.index, ""),
         )
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True))
     ]
+
+
+def _fed_spans(
+    layout: Layout, row: Sequence, verdict: Verdict, masks: MaskArray
+) -> tuple[Span, ...]:
+    """The row as it was read, with what no token of the block sees through a sliding window.
+
+    Args:
+        masks: of the row, as they were fed, [kinds, tokens, columns].
+    """
+    spans = layout.fed_spans(row, verdict.proposals)
+    if len(masks) == 1:
+        return spans
+    first = layout.padding(row) if layout.aligned else 0  # such a row is shown without it
+    hidden: MaskArray = masks[1, : len(verdict.proposals) + 1, first:].sum(axis=0) == 0
+    return mark_hidden(spans, hidden, layout.target.model.windows.everywhere)
+
+
+def _kept_spans(layout: Layout, row: Sequence) -> tuple[Span, ...]:
+    """The row after synchronisation, with what its next token will not see any more."""
+    spans = layout.kept_spans(row)
+    windows = layout.target.model.windows
+    ends = np.cumsum([span.length for span in spans])
+    newest = max(
+        end for end, span in zip(ends, spans, strict=True) if span.kind in ("content", "ghost")
+    )
+    if not windows.cuts(newest):
+        return spans
+    return mark_hidden(spans, np.arange(newest) < newest - windows.size, windows.everywhere)
 
 
 def row_record(
@@ -77,7 +109,7 @@ def row_record(
         draft_kv_length=draft.valid[row.index] if stays and draft else 0,
         positions=fed.positions,
         fed=fed.spans,
-        kept=layout.kept_spans(row) if stays else kept,
+        kept=_kept_spans(layout, row) if stays else kept,
         finish_reason=row.finish_reason,
         error=row.error,
         why=fed.why,

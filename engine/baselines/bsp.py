@@ -102,9 +102,9 @@ class Holes(Layout):
         cells = np.arange(rows)[:, None] * side.store.columns + columns
         positions = default_positions(side.model, start, tokens, mask)
         write = Write(rows=rows, read=start + tokens, start=start)
-        feed = Feed(
-            ids, torch.from_numpy(positions), torch.from_numpy(causal(mask, start))[:, None], write
-        )
+        attended = torch.from_numpy(causal(mask, start))[:, None]
+        at = torch.from_numpy(positions)
+        feed = Feed(ids, at, attended, write, columnwise=True)
         return side.run(feed, cells=cells, keep=keep)
 
     def _run_prompt_ends(self, ids: Tensor) -> Tensor:

@@ -83,7 +83,7 @@ class PilingPadding(Layout):
         logits = self._run(side, ids, mask, positions, 0, keep=tokens)
         assert side.last is not None
         fed, attended, columns = side.last
-        side.last = (fed[:, -tokens:], attended[:, -tokens:], columns[:, -tokens:])
+        side.last = (fed[:, -tokens:], attended[:, :, -tokens:], columns[:, -tokens:])
         return logits
 
     def _run(
@@ -101,7 +101,8 @@ class PilingPadding(Layout):
         cells = np.arange(rows)[:, None] * side.store.columns + columns
         write = Write(rows=rows, read=start + tokens, start=start)
         full = torch.from_numpy(causal(mask, start))[:, None]
-        feed = Feed(ids, torch.from_numpy(positions), full, write)
+        at = torch.from_numpy(positions)
+        feed = Feed(ids, at, full, write, columnwise=True)
         return side.run(feed, cells=cells, keep=keep)
 
     def settle(self) -> Settled:

@@ -25,8 +25,9 @@ class Side:
 
     Attributes:
         valid: by request index, how many of the row's committed tokens have right K/V.
-        last: positions [rows, tokens], mask [rows, tokens, columns read] and columns
-            [rows, tokens] of the latest forward, for the invariants.
+        last: positions [rows, tokens], masks [rows, kinds, tokens, columns read]
+            (`Feed.masks`) and columns [rows, tokens] of the latest forward, for the
+            invariants.
     """
 
     model: LanguageModel
@@ -43,7 +44,8 @@ class Side:
         """One forward. The ledger is written later, when the ids are on the host anyway."""
         store = store or self.store
         positions = feed.positions.numpy()
-        self.last = (positions, feed.mask[:, 0].numpy(), cells % store.columns)
+        masks = feed.masks(self.model.windows).numpy()
+        self.last = (positions, masks, cells % store.columns)
         logits = self.model.forward(feed, store, keep=keep)
         real = feed.real
         self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
