@@ -8,7 +8,7 @@ first token of each row that differs can be marked.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from pathlib import Path
 
@@ -95,7 +95,7 @@ def _level(
         yield replace(lane.header, lane=lane.number, lanes=len(lanes))
     yield from oracle
     yield TickRecord(tick=0, rounds={lane.number: 0 for lane in lanes})
-    measure = None if oracle else _Measure(name, [lane.header for lane in lanes])
+    measure = None if oracle else Measure(name, [lane.header for lane in lanes])
     tick = 0
     while any(lane.running for lane in lanes):
         tick += 1
@@ -134,12 +134,21 @@ class _Lane:
         return made
 
 
-class _Measure:
-    """What the first lane wrote, told as the oracle's word is."""
+class Measure:
+    """What the first lane wrote, told as the oracle's word is.
+
+    Args:
+        name: whose tokens these are.
+        headers: of all lanes: rows count whose prompts are the same in all of them.
+    """
 
     def __init__(self, name: str, headers: Sequence[RunHeader]) -> None:
         self._name = name
         self._prompts = {prompt.index: len(prompt.ids) for prompt in _shared(headers)}
+
+    def join(self, prompts: Iterable[Prompt]) -> None:
+        """Prompts that joined the queue of all lanes."""
+        self._prompts |= {prompt.index: len(prompt.ids) for prompt in prompts}
 
     def of(self, made: Sequence[LaneRecord]) -> Iterator[OracleRecord]:
         """What is new in these records of a tick."""

@@ -40,6 +40,10 @@ class Alongside:
         self._known: set[int] = set()
         self._measured = not measure
 
+    def join(self, prompts: Seq[Prompt]) -> None:
+        """Prompts that there are by now."""
+        self._prompts = {prompt.index: prompt for prompt in prompts}
+
     def reach(self, lengths: Mapping[int, int]) -> Iterator[OracleRecord]:
         """Grow each row's answer to one token more than this, and tell what is new."""
         rows = []

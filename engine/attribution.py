@@ -68,6 +68,7 @@ class RowTrail:
         broken: (round, violation) of the row or of its whole batch, in order.
         finish_reason, error: how it ended; None while it runs.
         last_round: the last round in which it took part.
+        start: committed tokens before its first round: those of its prompt.
     """
 
     output: list[int] = field(default_factory=list)
@@ -77,6 +78,12 @@ class RowTrail:
     finish_reason: str | None = None
     error: str | None = None
     last_round: int | None = None
+    start: int = 0
+
+    def go_back(self, length: int) -> None:
+        """Forget the new tokens beyond the first `length`."""
+        for known in (self.output, self.rounds, self.accepted):
+            del known[max(0, length) :]
 
 
 def trails_of(records: Iterable[RoundRecord]) -> dict[int, RowTrail]:
@@ -90,7 +97,9 @@ def trails_of(records: Iterable[RoundRecord]) -> dict[int, RowTrail]:
 def extend_trails(trails: dict[int, RowTrail], record: RoundRecord) -> None:
     """Add one more round (a live screen calls this as the records come)."""
     for row in record.rows:
-        trail = trails.setdefault(row.row, RowTrail())
+        trail = trails.setdefault(row.row, RowTrail(start=row.before))
+        if row.before:  # not every engine tells it
+            trail.go_back(row.before - trail.start)
         trail.output.extend(row.committed)
         trail.rounds.extend([record.round] * len(row.committed))
         trail.accepted.extend(place < row.accepted for place in range(len(row.committed)))

@@ -194,11 +194,7 @@ class Compare:
     def _failure(self, lane: Lane, error: Exception) -> Failure:
         """A lane that breaks ends; the others go on."""
         _close(lane)
-        if isinstance(error, BatchspecError):
-            return Failure(lane=lane.number, message=str(error), round=lane.rounds)
-        where = self._log("".join(traceback.format_exception(error)))
-        message = f"{type(error).__name__}: {error}".rstrip(": ")
-        return Failure(lane=lane.number, message=message, round=lane.rounds, log=where)
+        return failure_of(error, lane.number, lane.rounds, self._log)
 
     def _furthest(self) -> dict[int, int]:
         """For each row, the new tokens of the lane that has most of them."""
@@ -211,6 +207,15 @@ class Compare:
     def _level(self) -> TickRecord:
         rounds = {lane.number: lane.rounds for lane in self.lanes}
         return TickRecord(tick=self.tick, rounds=rounds, pace=self.pace)
+
+
+def failure_of(error: Exception, lane: int, rounds: int, log: Log) -> Failure:
+    """What is told of a lane that broke after so many rounds."""
+    if isinstance(error, BatchspecError):
+        return Failure(lane=lane, message=str(error), round=rounds)
+    where = log("".join(traceback.format_exception(error)))
+    message = f"{type(error).__name__}: {error}".rstrip(": ")
+    return Failure(lane=lane, message=message, round=rounds, log=where)
 
 
 def _close(lane: Lane) -> None:

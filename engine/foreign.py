@@ -98,7 +98,8 @@ def _trace(path: Path) -> Foreign:
             rounds.append(record)
             for row in record.rows:
                 output = outputs.setdefault(row.row, [])
-                del output[max(0, row.before - starts.get(row.row, row.before)) :]
+                if row.before:  # not every engine tells it
+                    del output[max(0, row.before - starts.get(row.row, row.before)) :]
                 output += row.committed
                 reasons[row.row] = row.finish_reason or ""
         elif isinstance(record, Summary):

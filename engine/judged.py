@@ -10,22 +10,31 @@ from engine.records import Record, RoundRecord
 from engine.run import Run
 
 
-def judged(run: Run, wanted: Callable[[], bool], oracle: Callable[[], Oracle]) -> Iterator[Record]:
+def judged(
+    run: Run, records: Iterator[Record], wanted: Callable[[], bool], oracle: Callable[[], Oracle]
+) -> Iterator[Record]:
     """The records of a run, each round followed by what the oracle says of its rows.
 
+    The run may be changed on the way: prompts that join are judged too, and under another
+    budget the answers are asked for anew.
+
     Args:
+        records: the run's, from its beginning or from where it goes on.
         wanted: asked after every round; the oracle catches up when it is wanted again.
         oracle: makes it, when it is wanted for the first time.
     """
     alongside: Alongside | None = None
-    prompts = {prompt.index: len(prompt.ids) for prompt in run.prompts}
-    for record in run.records():
+    asked: object = None
+    for record in records:
         yield record
-        if not isinstance(record, RoundRecord) or not wanted() or not run.settings.sampling.greedy:
+        settings = run.settings
+        if not isinstance(record, RoundRecord) or not wanted() or not settings.sampling.greedy:
             continue
-        if alongside is None:
-            alongside = Alongside(oracle(), run.prompts, run.settings, measure=False)
-        lengths = {
-            row: length - prompts[row] for row, length in run.lengths().items() if row in prompts
-        }
+        matters = (run.prompts, settings) if settings.strict else settings.max_new_tokens
+        if alongside is None or asked != matters:
+            asked = matters
+            alongside = Alongside(oracle(), run.prompts, settings, measure=False)
+        alongside.join(run.prompts)
+        starts = {prompt.index: len(prompt.ids) for prompt in run.prompts}
+        lengths = {row: length - starts[row] for row, length in run.lengths().items()}
         yield from alongside.reach({row: new for row, new in lengths.items() if new > 0})

@@ -32,6 +32,7 @@ from engine.sampling import Sampler
 from engine.sequence import Sequence
 from engine.settings import Settings
 from engine.texts import Texts
+from engine.standing import Standing
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -46,19 +47,38 @@ class Run:
         prompts: in the order in which outputs are wanted.
         lane: number of the run in a comparison.
     """
+        standing: where the rows begin, if not at the ends of their prompts: the run counts
+            its rounds on from there.
 
-    def __init__(self, pair: Pair, settings: Settings, prompts: Seq[Prompt], lane: int = 0) -> None:
+    def __init__(
+        self,
+        pair: Pair,
+        settings: Settings,
+        prompts: Seq[Prompt],
+        lane: int = 0,
+        standing: Standing | None = None,
+    ) -> None:
         self.pair = pair
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
         method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
         self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
-        self._tally = Tally()
+        self._tally = Tally() if standing is None else standing.tally
         self._back: dict[int, int] = {}
         self._texts = Texts(pair.tokenizer, self.prompts)
         self._loop = build_loop(method, pair, self.settings, self.rows, lane)
+        if standing is not None:
+            self._stand(standing)
 
+        if standing is not None:
+            self._loop.round, self._loop.elapsed = standing.round, standing.elapsed
+
+    def _stand(self, standing: Standing) -> None:
+        for row in self.rows:
+            was = standing.rows[row.index]
+            row.stand(was.output, rounds=was.rounds, accepted=was.accepted, drafted=was.drafted)
+            self._texts.rewind(row.index, row.output)
     def header(self) -> RunHeader:
         """The run's first record."""
         settings = msgspec.to_builtins(self.settings)

@@ -122,6 +122,25 @@ class Sequence:
         elif self.running and self.remaining <= 0:
             self.finish_reason = self._limit_reason
 
+    def stand(self, output: Seq[int], *, rounds: int, accepted: int, drafted: int) -> None:
+        """Begin with tokens that were committed elsewhere, as many as the row may have.
+
+        Args:
+            output: after the prompt.
+            rounds, accepted, drafted: what it took to make them.
+        """
+        if not self.running:
+            return
+        kept = list(output[: self.remaining])
+        end = self.prompt_length + len(kept)
+        self._tokens[self.prompt_length : end] = kept
+        self.length = end
+        self.rounds, self.accepted, self.drafted = rounds, accepted, drafted
+        if self.end(self.output) is not None:
+            self.finish_reason = "eos"
+        elif self.remaining <= 0:
+            self.finish_reason = self._limit_reason
+
     def fail(self, message: str) -> None:
         """End the row with an error. What it committed before is kept."""
         self.finish_reason = "error"

@@ -11,7 +11,15 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 
 from engine.breakpoints import INVARIANTS, Breakpoint, Hit, of_round
-from engine.records import OracleRecord, Record, RoundRecord, RowRound, RunHeader
+from engine.records import (
+    ChangeRecord,
+    OracleRecord,
+    Prompt,
+    Record,
+    RoundRecord,
+    RowRound,
+    RunHeader,
+)
 
 
 class Watch:
@@ -38,6 +46,9 @@ class Watch:
         if isinstance(record, RunHeader):
             lengths = {prompt.index: len(prompt.ids) for prompt in record.prompts}
             self._lanes[record.lane] = _Lane(lengths)
+        elif isinstance(record, ChangeRecord):
+            if record.lane in self._lanes:
+                self._lanes[record.lane].join(record.prompts)
         elif isinstance(record, RoundRecord):
             lane = self._lanes.setdefault(record.lane, _Lane({}))
             lane.add(record)
@@ -49,7 +60,7 @@ class Watch:
                 answer = self._oracle[row.row]
                 del answer.output[row.first :]
                 answer.output += row.output_ids
-                answer.ended = row.finish_reason is not None
+                answer.ended = row.finish_reason in ("eos", "context")  # a budget may grow
             for number, lane in self._lanes.items():
                 parted = lane.parted(self._oracle, (row.row for row in record.rows))
                 yield from self._diverged(number, lane, parted)
@@ -103,12 +114,16 @@ class _Lane:
         self._agreed: dict[int, int] = {}
         self._parted: set[int] = set()
 
+    def join(self, prompts: Iterable[Prompt]) -> None:
+        """Prompts that joined the queue."""
+        self._prompts |= {prompt.index: len(prompt.ids) for prompt in prompts}
+
     def add(self, record: RoundRecord) -> None:
         self.round = record.round
         for row in record.rows:
             output = self._outputs[row.row]
             start = row.before - self._prompts.get(row.row, row.before - len(output))
-            if start < len(output):  # the row went back
+            if row.before and start < len(output):  # the row went back
                 del output[max(0, start) :]
                 self._parted.discard(row.row)
                 self._agreed[row.row] = 0

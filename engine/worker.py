@@ -15,9 +15,9 @@ from collections.abc import Callable, Iterator
 from enum import Enum
 from pathlib import Path
 
-from engine.errors import BatchspecError, UserError
+from engine.errors import OUT_OF_MEMORY, BatchspecError, UserError, is_out_of_memory
 from engine.history import History
-from engine.records import Failure, Record, RoundRecord, RunHeader, Summary, TickRecord
+from engine.records import ChangeRecord, Failure, Record, RoundRecord, RunHeader, Summary, TickRecord
 
 Progress = Callable[[str, float | None], None]
 """Called while loading with the stage in words and how far it is (0 … 1, or unknown)."""
@@ -59,6 +59,7 @@ class EngineWorker:
         log: file that a traceback is appended to.
         after: another worker whose thread must have ended before this one begins.
         watch: is shown each record; where it returns True, the rounds are held.
+        known: ticks at the beginning that were made before, and are passed without holding.
     """
 
     def __init__(
@@ -72,9 +73,13 @@ class EngineWorker:
         log: Path | None = None,
         after: EngineWorker | None = None,
         watch: Callable[[Record], bool] | None = None,
+        known: int = 0,
     ) -> None:
         self.history = history
         self.watch = watch
+        self.listener: Callable[[Record, bool], None] | None = None
+        """Is told each record as it comes, and whether it holds the rounds. Called in the
+        engine's thread."""
         self.stage: tuple[str, float | None] = ("starting", None)
         self.exit_code = 0
         """What the process should end with: 1 or 2 after a failure."""
@@ -93,6 +98,7 @@ class EngineWorker:
         self._lanes = 1
         self._closed: set[int] = set()
         self._finished = False
+        self._known = known
         self._actions: deque[Callable[[], None]] = deque()
         self._thread = threading.Thread(target=self._work, name="engine", daemon=True)
 
@@ -188,8 +194,8 @@ class EngineWorker:
         last: Record | None = None
         began = time.monotonic()
         for record in records:
-            self.history.append(record)
-            if self.watch is not None and self.watch(record):
+            self.add(record)
+            if isinstance(record, ChangeRecord) and record.held:
                 self.pause()
             self._loading = False
             if isinstance(record, RunHeader):
@@ -207,6 +213,15 @@ class EngineWorker:
         if self._ended is None:
             self._ended = State.FINISHED
 
+    def add(self, record: Record) -> None:
+        """Keep a record and show it around. Call in the engine's thread, between two rounds."""
+        self.history.append(record)
+        held = self.watch is not None and self.watch(record)
+        if held:
+            self.pause()
+        if self.listener is not None:
+            self.listener(record, held)
+
     def _close_lane(self, record: Summary | Failure) -> None:
         """The worker has ended when every lane has: it failed if none came to its end."""
         self._closed.add(record.lane)
@@ -222,6 +237,11 @@ class EngineWorker:
 
     def _is_passed(self, record: Record) -> bool:
         """Whether there is no holding after this record: a step is not to be spent on a summary."""
+        if self._known:
+            if isinstance(record, TickRecord) and record.tick >= self._known:
+                self._known = 0
+            else:
+                return True
         if self._lanes > 1:
             return not isinstance(record, RoundRecord | TickRecord)
         return isinstance(record, RoundRecord) and record.is_last
@@ -268,6 +288,8 @@ class EngineWorker:
         if isinstance(error, BatchspecError):
             self.exit_code = error.exit_code
             message = str(error)
+        elif is_out_of_memory(error):
+            message = OUT_OF_MEMORY
         else:
             message = f"{type(error).__name__}: {error}".rstrip(": ")
         where = str(log) if log is not None else ""

@@ -26,3 +26,13 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, content: str, reaso
     (tmp_path / "f.jsonl").write_text(content)
     with pytest.raises(UserError, match=reason):
         read_foreign(tmp_path / "f.jsonl")
+
+
+def test_a_trace_need_not_tell_how_long_the_rows_were_before(tmp_path: Path) -> None:
+    (tmp_path / "f.jsonl").write_text(
+        '{"type":"header","schema":"batchspec/trace/1","method":"x",'
+        '"prompts":[{"index":0,"ids":[1,2]}]}\n'
+        '{"type":"round","round":1,"rows":[{"row":0,"committed":[5,6]}]}\n'
+        '{"type":"round","round":2,"rows":[{"row":0,"committed":[7]}]}\n'
+    )
+    assert read_foreign(tmp_path / "f.jsonl").rows[0].output_ids == (5, 6, 7)

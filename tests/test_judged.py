@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import pytest
+from msgspec.structs import replace
 
 from engine.breakpoints import parse_breakpoint
+from engine.intervene import add_prompt, change
 from engine.judged import judged
 from engine.oracle import Oracle
 from engine.pairs.load import Pair, load_pair
@@ -33,7 +35,7 @@ def test_it_holds_where_a_row_leaves_the_oracle_and_nowhere_else(
 ) -> None:
     watch = Watch([parse_breakpoint("diverge")])
     run = run_of(pair, method)
-    stream = list(judged(run, lambda: True, lambda: Oracle(pair)))
+    stream = list(judged(run, run.records(), lambda: True, lambda: Oracle(pair)))
     for record in stream:
         watch(record)
     assert (watch.hits == []) is right
@@ -46,7 +48,8 @@ def test_the_oracle_is_not_asked_unless_it_is_wanted(pair: Pair) -> None:
     def never() -> Oracle:
         raise AssertionError("nobody wanted to know")
 
-    stream = list(judged(run_of(pair, "eqspec"), lambda: False, never))
+    run = run_of(pair, "eqspec")
+    stream = list(judged(run, run.records(), lambda: False, never))
     assert not any(isinstance(one, OracleRecord) for one in stream)
 
 
@@ -59,7 +62,8 @@ def test_an_oracle_that_is_wanted_later_catches_up(pair: Pair) -> None:
         return seen > 4
 
     watch = Watch([parse_breakpoint("diverge")])
-    for record in judged(run_of(pair, "dsd"), later, lambda: Oracle(pair)):
+    run = run_of(pair, "dsd")
+    for record in judged(run, run.records(), later, lambda: Oracle(pair)):
         watch(record)
     assert watch.hits
 
@@ -70,3 +74,30 @@ def test_every_header_of_a_run_names_the_tokens_of_its_prompts(pair: Pair) -> No
     again = next(run.records())
     assert again == first
     assert set(first.pieces) == {token for prompt in first.prompts for token in prompt.ids}
+
+
+@pytest.mark.parametrize("method", ["eqspec", "dsd"])
+def test_a_run_that_was_changed_on_the_way_is_watched_on(pair: Pair, method: str) -> None:
+    """A prompt more, another K, a greater budget, and on after the end."""
+    watch = Watch([parse_breakpoint("diverge")])
+    run = run_of(pair, "eqspec")
+    begun = judged(run, run.records(), lambda: True, lambda: Oracle(pair))
+    for _ in range(4):
+        watch(next(begun))
+    for told in (
+        add_prompt(run, "one more", chat=False),
+        change(run, replace(run.settings, draft_tokens=2, max_new_tokens=24)),
+    ):
+        watch(told)
+    for record in begun:
+        watch(record)
+    assert watch.hits == []
+    run.restart(replace(run.settings, max_new_tokens=40, method=method), run.lengths())
+    going_on = judged(run, run.remaining(), lambda: True, lambda: Oracle(pair))
+    rows = set()
+    for record in going_on:
+        watch(record)
+        if isinstance(record, OracleRecord):
+            rows |= {row.row for row in record.rows}
+    assert 3 in rows, "the prompt that joined is judged as well"
+    assert bool(watch.hits) is (method == "dsd")

@@ -134,7 +134,7 @@ class Changes:
             failed()
             self._news.append(News(str(error), failed=True))
         else:
-            worker.history.append(record)
+            worker.add(record)
             self._news.append(News(record.what))
 
 

@@ -5,21 +5,21 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from engine.pairs.registry import resolve
 from engine.records import ChangeRecord, Prompt, Record, RunHeader, Summary
 from engine.settings import Settings
 from engine.worker import Progress
+from tui.recording import Recording
 from tui.request import AppRequest
 
 if TYPE_CHECKING:
     from engine.compare import Compare, Log, Pace
+    from engine.fork import Branch
     from engine.oracle import Oracle
     from engine.pairs.load import Pair
     from engine.run import Run
-    from engine.trace import TraceWriter
 
 
 class LiveSource:
@@ -35,7 +35,7 @@ class LiveSource:
         self._pair: Pair | None = None
         self._prompts: tuple[Prompt, ...] = ()
         self._run: Run | None = None
-        self._trace: TraceWriter | None = None
+        self.recording = Recording(request.trace)
         self._oracle: Oracle | None = None
         self._compare: Compare | None = None
 
@@ -47,25 +47,12 @@ class LiveSource:
         from engine.run import Run
 
         self._run = run = Run(self._pair, settings, self._prompts)
-        yield from self._traced(self._of_run(run))
+        yield from self.recording.of_run(self._of_run(run, run.records()))
 
-    def _traced(self, records: Iterator[Record], *, append: bool = False) -> Iterator[Record]:
-        """The records, written to the trace where one is asked for."""
-        if self.request.trace is None:
-            yield from records
-            return
-        from engine.trace import TraceWriter
-
-        with TraceWriter(self.request.trace, append=append) as self._trace:
-            for record in records:
-                self._trace.write(record)
-                yield record
-        self._trace = None
-
-    def _of_run(self, run: Run) -> Iterator[Record]:
+    def _of_run(self, run: Run, records: Iterator[Record]) -> Iterator[Record]:
         from engine.judged import judged
 
-        return judged(run, lambda: self.judged, self._the_oracle)
+        return judged(run, records, lambda: self.judged, self._the_oracle)
 
     def _the_oracle(self) -> Oracle:
         """Of this pair; what it knows already is not computed again."""
@@ -80,8 +67,7 @@ class LiveSource:
         assert self._run is not None
         record = act(self._run)
         self._prompts = self._run.prompts
-        if self._trace is not None:
-            self._trace.write(record)
+        self.recording.note(record)
         return record
 
     def lengths(self) -> dict[int, int]:
@@ -101,9 +87,10 @@ class LiveSource:
         self, settings: Settings, lengths: Mapping[int, int] | None, progress: Progress
     ) -> Iterator[Record]:
         """The rounds that there are now, of a run that had ended."""
-        if self._run is not None:
-            self._run.restart(settings, lengths)
-            yield from self._traced(self._run.remaining(), append=True)
+        run = self._run
+        if run is not None:
+            run.restart(settings, lengths)
+            yield from self.recording.of_run(self._of_run(run, run.remaining()), goes_on=True)
 
     def compare(
         self, lanes: Sequence[Settings], pace: Pace, log: Log, progress: Progress
@@ -117,15 +104,16 @@ class LiveSource:
         self._compare = compare = Compare(
             self._pair, lanes, self._prompts, pace=pace, oracle=self._the_oracle(), log=log
         )
-        if self.request.trace is None:
-            yield from compare.records()
-            return
-        from engine.trace import TraceWriter
+        yield from self.recording.beside("compare", compare.records())
 
-        with TraceWriter(beside(self.request.trace)) as trace:
-            for record in compare.records():
-                trace.write(record)
-                yield record
+    def fork(self, branch: Branch, log: Log, progress: Progress) -> Iterator[Record]:
+        """The run and another one that leaves it, side by side."""
+        assert self._pair is not None, "a run is forked, and it has a pair"
+        progress("the rows are prefilled again", None)
+        from engine.fork import Fork
+
+        fork = Fork(self._pair, branch, log=log)
+        yield from self.recording.beside("fork", fork.records())
 
     def change_lane(self, lane: int, settings: Settings) -> None:
         """Let a lane begin again. Call in the engine's thread, between two rounds."""
@@ -166,12 +154,6 @@ class LiveSource:
         """Header and summary of the last run, as far as it has come."""
         run = self._run
         return None if run is None else (run.header(), run.summary())
-
-
-def beside(trace: Path) -> Path:
-    """The trace of a comparison lies beside that of the run: run.jsonl, run.compare.jsonl."""
-    stem, *rest = trace.name.split(".")
-    return trace.with_name(".".join([stem, "compare", *rest]))
 
 
 def _threads() -> int:

@@ -75,6 +75,9 @@ class Match:
 
     def add(self, record: RoundRecord) -> None:
         """Take in a round of the run."""
+        for row in record.back:
+            self._agreed.pop(row, None)
+            self.partings.pop(row, None)
         extend_trails(self.trails, record)
         self.check(row.row for row in record.rows)
 
