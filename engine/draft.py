@@ -101,7 +101,8 @@ class ModelDraft:
         )
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        assert layout.draft is not None
+        # where the draft's own states stood in for the target's, its K/V are a guess;
         # the last proposal was never fed, so full acceptance leaves its slot empty
-        if proposed:
-            assert layout.draft is not None
+        if proposed and not layout.draft.model.reads_features:
             layout.draft.valid[row.index] += min(accepted, proposed - 1)

@@ -33,12 +33,28 @@ class Write:
         self.start = start
         self.cells = cells
 
+    def flat(self, rows: int, tokens: int, columns: int) -> Tensor:
+        """Flat indices of the cells that are written, [rows · tokens], row-major, in a grid
+        of so many columns."""
+        if self.cells is not None:
+            return self.cells
+        assert self.start is not None
+        block = self.start + np.arange(tokens)
+        return torch.from_numpy((np.arange(rows)[:, None] * columns + block).reshape(-1))
+
 
 class KVStore:
     """The cache of one model: for each layer K and V as [rows, columns, heads, head dim].
 
     Buffers are zeroed when they are made, since a NaN in a masked value still
     spreads, and finite rubbish does not.
+
+    Attributes:
+        beside: on a feature draft's side (`engine.features`), the target's store, whose
+            cells lie alike; None elsewhere.
+        carried: on a feature draft's side, its own state of the last token fed.
+        keeps_features: on the target's side, whether a draft reads its feature vectors,
+            which then are the last of the buffers, [cells, 1, width].
     """
 
     def __init__(self) -> None:
@@ -52,6 +68,9 @@ class KVStore:
         self.positions: LedgerArray = np.full((0, 0), EMPTY, np.int64)
         """Position ID with which it was written, [rows, columns]."""
         self.pending: Write | None = None
+        self.beside: KVStore | None = None
+        self.carried: Tensor | None = None
+        self.keeps_features = False
 
     # ---- shape ---------------------------------------------------------------------
 
@@ -65,6 +84,11 @@ class KVStore:
                 self.buffers[index] = buffer.new_zeros((rows * columns, *buffer.shape[1:]))
             else:
                 buffer.zero_()
+
+    def release(self) -> None:
+        """Give the memory back; the store can only be cleared and filled again."""
+        self.buffers.clear()
+        self._spare.clear()
 
     def regrid(self, source: LedgerArray) -> int:
         """Move every cell at once: new cell j holds what was in old cell `source[j]`.
@@ -183,6 +207,21 @@ class KVStore:
         if write.read == 0:
             return block
         return grid[: write.rows, : write.read].transpose(1, 2)
+
+    def write_features(self, layers: int, vectors: Tensor) -> None:
+        """Write a block's feature vectors, [rows, tokens, width], beside its K/V.
+
+        Args:
+            layers: of the model, whose K/V come first.
+        """
+        assert self.pending is not None
+        self._write(2 * layers, vectors[:, None], self.pending)
+
+    def features(self, cells: Tensor) -> Tensor:
+        """Feature vectors of cells (flat indices), [cells, width]."""
+        assert self.keeps_features
+        buffer = self.buffers[-1]
+        return buffer.index_select(0, cells.to(buffer.device))[:, 0]
 
     def stamp(self, cells: LedgerArray, ids: LedgerArray, positions: LedgerArray) -> None:
         """Note in the ledger which tokens a forward wrote, and at which positions.

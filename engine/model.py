@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import threading
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -42,6 +42,7 @@ class Feed:
             those are computed: the block is packed into one long row for everything but
             the attention itself, and unpacked again.
         pack: whether that is wanted (strict mode keeps its shape).
+        ahead: whether the block lies beyond the committed tokens: a draft's own proposals.
         columnwise: whether sliding windows count columns, as the library's own masks do
             (the published baselines), and not the row's content.
     """
@@ -52,6 +53,7 @@ class Feed:
     write: Write
     counts: list[int] | None = None
     pack: bool = True
+    ahead: bool = False
     columnwise: bool = False
     _masks: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)
 
@@ -85,6 +87,13 @@ class Feed:
         return np.arange(tokens) < counts[:, None]
 
 
+class Reader(Protocol):
+    """Sums up what a target knows at each token of its latest forward."""
+
+    def take(self) -> Tensor:
+        """[rows, tokens, width]."""
+
+
 class LanguageModel:
     """A target or a draft.
 
@@ -94,7 +103,14 @@ class LanguageModel:
             vocabulary; None when column j is token j.
         eos_ids: every id that ends a row.
         name: shown to users.
+
+    Attributes:
+        reads_features: whether it is a draft that reads the target's feature vectors.
+        reader: makes those vectors, on the target of such a draft (`engine.features`).
     """
+
+    reads_features = False
+    reader: Reader | None = None
 
     def __init__(
         self,
@@ -164,15 +180,23 @@ class LanguageModel:
             mask = mask.repeat(1, 1, self._groups, 1)
         _THREAD.packing = packing
         output = self.hf(
-            input_ids=ids,
+            **self.inputs(ids, feed, store, packing),
             position_ids=positions,
             attention_mask=mask,
             use_cache=True,
             logits_to_keep=keep,
             **{self._cache_keyword: stored_cache(store, self.layers)},
         )
+        if store.keeps_features and self.reader is not None:
+            store.write_features(self.layers, self.reader.take())
         logits: Tensor = output.logits
         return logits if packing is None else packing.unpack(logits[0])
+
+    def inputs(
+        self, ids: Tensor, feed: Feed, store: KVStore, packing: Packing | None
+    ) -> dict[str, Tensor]:
+        """What the model is given of a block's tokens: `ids`, packed if the block is."""
+        return {"input_ids": ids}
 
     def token_ids(self, columns: Tensor) -> Tensor:
         """Token ids of the head's columns (they differ only for a hot vocabulary)."""
@@ -200,13 +224,7 @@ class Packing:
         back[flat] = np.arange(len(flat))
         self._flat = torch.from_numpy(flat).to(device)
         self._back = torch.from_numpy(back).to(device)
-        if feed.write.cells is not None:
-            cells = feed.write.cells[torch.from_numpy(flat)]
-        else:
-            assert feed.write.start is not None
-            columns = feed.write.start + np.arange(tokens)
-            grid = np.arange(rows)[:, None] * store.columns + columns
-            cells = torch.from_numpy(grid.reshape(-1)[flat])
+        cells = feed.write.flat(rows, tokens, store.columns)[torch.from_numpy(flat)]
         self.write = Write(rows=feed.write.rows, read=feed.write.read, cells=cells)
 
     def pack(self, block: Tensor) -> Tensor:

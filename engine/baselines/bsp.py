@@ -89,13 +89,22 @@ class Holes(Layout):
         else:
             start = self.width + 1 + offset
             mask = self._mask(start + ids.shape[1])
-            logits = self._run(side, block, mask, start, keep=keep)
+            logits = self._run(side, block, mask, start, keep=keep, ahead=offset >= 0)
         assert side.last is not None
         positions, attended, columns = side.last
         side.last = (positions[places], attended[places], columns[places])
         return logits[places]
 
-    def _run(self, side: Side, ids: Tensor, mask: MaskArray, start: int, *, keep: int) -> Tensor:
+    def _run(
+        self,
+        side: Side,
+        ids: Tensor,
+        mask: MaskArray,
+        start: int,
+        *,
+        keep: int,
+        ahead: bool = False,
+    ) -> Tensor:
         """A forward as the library does it when it is given the 2-D mask alone."""
         rows, tokens = ids.shape
         columns = start + np.arange(tokens)
@@ -104,7 +113,7 @@ class Holes(Layout):
         write = Write(rows=rows, read=start + tokens, start=start)
         attended = torch.from_numpy(causal(mask, start))[:, None]
         at = torch.from_numpy(positions)
-        feed = Feed(ids, at, attended, write, columnwise=True)
+        feed = Feed(ids, at, attended, write, ahead=ahead, columnwise=True)
         return side.run(feed, cells=cells, keep=keep)
 
     def _run_prompt_ends(self, ids: Tensor) -> Tensor:

@@ -69,7 +69,8 @@ class PilingPadding(Layout):
             self._inferred = inferred_mask(ids.cpu().numpy(), pad_id, side.model.eos_ids)
         mask = np.ones((len(ids), start + tokens), bool)
         mask[:, : self._length] = self._inferred
-        return self._run(side, ids, mask, counted_positions(mask)[:, start:], start, keep=keep)
+        positions = counted_positions(mask)[:, start:]
+        return self._run(side, ids, mask, positions, start, keep=keep, ahead=offset >= 0)
 
     def verify(self, block: Tensor, counts: list[int]) -> Tensor:
         """The target over everything, from scratch, without a mask and without positions."""
@@ -95,6 +96,7 @@ class PilingPadding(Layout):
         start: int,
         *,
         keep: int,
+        ahead: bool = False,
     ) -> Tensor:
         rows, tokens = ids.shape
         columns = start + np.arange(tokens)
@@ -102,7 +104,7 @@ class PilingPadding(Layout):
         write = Write(rows=rows, read=start + tokens, start=start)
         full = torch.from_numpy(causal(mask, start))[:, None]
         at = torch.from_numpy(positions)
-        feed = Feed(ids, at, full, write, columnwise=True)
+        feed = Feed(ids, at, full, write, ahead=ahead, columnwise=True)
         return side.run(feed, cells=cells, keep=keep)
 
     def settle(self) -> Settled:

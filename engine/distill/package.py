@@ -16,7 +16,7 @@ from typing import Any
 import torch
 from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.distill.checkpoint import replace_with
 from engine.distill.student import build_draft, check_target
@@ -58,16 +58,6 @@ def save_compact(
     figures: dict[str, Any] | None = None,
 ) -> Path:
     """Write the draft's layers and hot ids into ``directory``."""
-    directory = Path(directory)
-    directory.mkdir(parents=True, exist_ok=True)
-    tensors: dict[str, Tensor] = {"hot_ids": hot_ids.to("cpu", torch.int32).contiguous()}
-    for name, value in draft.model.layers.state_dict().items():
-        value = value.detach().cpu()
-        if int8 and value.ndim == 2:
-            tensors[name], tensors[name + ".scale"] = to_int8(value)
-        else:
-            kept = torch.float32 if value.ndim < 2 else torch.bfloat16
-            tensors[name] = value.to(kept).contiguous()
     facts = {
         "schema": SCHEMA,
         "layers": list(layers),
@@ -76,6 +66,22 @@ def save_compact(
         "target": target_shape(draft.config),
         **(figures or {}),
     }
+    return write(Path(directory), draft.model.layers.state_dict(), hot_ids, facts, int8=int8)
+
+
+def write(
+    directory: Path, state: dict[str, Tensor], hot_ids: Tensor, facts: dict[str, Any], *, int8: bool
+) -> Path:
+    """Weights, packed, and what is to be known of them."""
+    directory.mkdir(parents=True, exist_ok=True)
+    tensors: dict[str, Tensor] = {"hot_ids": hot_ids.to("cpu", torch.int32).contiguous()}
+    for name, value in state.items():
+        value = value.detach().cpu()
+        if int8 and value.ndim == 2:
+            tensors[name], tensors[name + ".scale"] = to_int8(value)
+        else:
+            kept = torch.float32 if value.ndim < 2 else torch.bfloat16
+            tensors[name] = value.to(kept).contiguous()
     replace_with(directory / WEIGHTS, lambda path: save_file(tensors, path))
     text = json.dumps(facts, indent=1) + "\n"
     replace_with(directory / FACTS, lambda path: path.write_text(text))
@@ -120,6 +126,17 @@ def load_compact(
     """
     directory = Path(directory)
     facts = read_facts(directory)
+    state, hot_ids = read(directory, facts, target_model)
+    draft = build_draft(target_model, facts["layers"], hot_ids, dtype)
+    fill(directory, draft.model.layers, state)
+    draft.requires_grad_(False)
+    return draft, hot_ids.to(draft.lm_head.weight.device)
+
+
+def read(
+    directory: Path, facts: dict[str, Any], target_model: Any
+) -> tuple[dict[str, Tensor], Tensor]:
+    """Weights and hot ids, if they were made for such a target."""
     check_target(target_model)
     shape, wanted = target_shape(target_model.config), facts.get("target", {})
     unlike = [name for name, value in wanted.items() if shape.get(name) != value]
@@ -133,7 +150,6 @@ def load_compact(
     except (OSError, SafetensorError) as error:
         raise UserError(f"{directory / WEIGHTS} cannot be read: {error}") from None
     hot_ids = tensors.pop("hot_ids").long()
-    draft = build_draft(target_model, facts["layers"], hot_ids, dtype)
     scales = {
         name[: -len(".scale")]: tensors.pop(name)
         for name in list(tensors)
@@ -143,12 +159,15 @@ def load_compact(
         name: from_int8(value, scales[name]) if name in scales else value
         for name, value in tensors.items()
     }
+    return state, hot_ids
+
+
+def fill(directory: Path, module: nn.Module, state: dict[str, Tensor]) -> None:
+    """Load weights into a module, whose dtype they take."""
     try:
-        draft.model.layers.load_state_dict(state)
+        module.load_state_dict(state)
     except RuntimeError as error:
         raise UserError(f"{directory / WEIGHTS} does not fit its target: {error}") from None
-    draft.requires_grad_(False)
-    return draft, hot_ids.to(draft.lm_head.weight.device)
 
 
 def export_full(

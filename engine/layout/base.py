@@ -121,10 +121,17 @@ class Layout(ABC):
         self.room = room
         self.strict = strict
         self.rows: list[Sequence] = []
+        if self.draft is not None and self.keeps_cache:
+            beside(self.draft, self.target.store, self.draft.store)
 
     @property
     def sides(self) -> list[Side]:
         return [self.target] if self.draft is None else [self.target, self.draft]
+
+    @property
+    def stores(self) -> list[KVStore]:
+        """Every cache that it keeps."""
+        return [side.store for side in self.sides]
 
     @abstractmethod
     def admit(self, rows: list[Sequence]) -> None:
@@ -241,6 +248,12 @@ class Layout(ABC):
             have = min(count, row.length)
             block[place, count - have :] = row.tokens[row.length - have :]
         return to_device(torch.from_numpy(block), device)
+
+
+def beside(draft: Side, targets: KVStore, drafts: KVStore) -> None:
+    """Let a feature draft find the target's vectors. A layout lays both stores out alike."""
+    if draft.model.reads_features:
+        targets.keeps_features, drafts.beside = True, targets
 
 
 def trailing_spans(ids: LedgerArray, start: int) -> tuple[Span, ...]:

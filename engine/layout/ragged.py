@@ -11,7 +11,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.kv import EMPTY, KVStore, LedgerArray
-from engine.layout.base import Settled, Side
+from engine.layout.base import Settled, Side, beside
 from engine.layout.prefill import prefill
 from engine.layout.rectangle import SLACK, Rectangle
 from engine.model import LanguageModel
@@ -47,9 +47,15 @@ class Ragged(Rectangle):
         self._free = list(range(homes))
         self._home: dict[int, int] = {}
         self._meeting = {id(side): KVStore() for side in self.sides}
+        if self.draft is not None:
+            beside(self.draft, self.grid(self.target), self.grid(self.draft))
         self._at_home: dict[tuple[int, int], int] = {}
         for side in self.sides:
             side.store.clear(homes, columns + 1)
+
+    @property
+    def stores(self) -> list[KVStore]:
+        return [*super().stores, *self._meeting.values()]
 
     def admit(self, rows: list[Sequence]) -> None:
         for row in rows:

@@ -71,7 +71,7 @@ class Slots(Layout):
     ) -> Tensor:
         lengths = np.array([row.length for row in self.rows], np.int64)
         columns = lengths[:, None] + offset + np.arange(ids.shape[1])
-        logits = self._run(side, ids, columns, counts, keep=keep)
+        logits = self._run(side, ids, columns, counts, keep=keep, ahead=offset >= 0)
         return logits[: len(self.rows)]
 
     def _run(
@@ -82,6 +82,7 @@ class Slots(Layout):
         counts: list[int] | None,
         *,
         keep: int = 0,
+        ahead: bool = False,
     ) -> Tensor:
         """Feed a block whose tokens are written to given columns, [rows, tokens].
 
@@ -108,6 +109,7 @@ class Slots(Layout):
             write=write,
             counts=counts,
             pack=not strict,
+            ahead=ahead,
         )
         return side.run(block, cells=cells, keep=keep)
 
