@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 
 class BatchspecError(Exception):
     """Base class. `str(error)` is the one line that a user reads."""
@@ -17,6 +19,42 @@ class UserError(BatchspecError):
 
 class RunError(BatchspecError):
     """The run, or some of its rows, ended with an error. Exit status 1."""
+
+
+class OutOfMemory(RunError):
+    """The device has no memory for the next round. The rows stand as they stood before it.
+
+    Attributes:
+        round: rounds that were done by then.
+        lengths: by request index: rows that got further in the round that failed, and how
+            many committed tokens they had before it.
+    """
+
+    def __init__(self, message: str, round: int = 0, lengths: Mapping[int, int] = {}) -> None:
+        self.round = round
+        self.lengths = lengths
+        super().__init__(message)
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether memory ran out, whoever says so and however (torch has no one error for it)."""
+    said = str(error)
+    return (
+        isinstance(error, MemoryError)
+        or type(error).__name__ == "OutOfMemoryError"
+        or (isinstance(error, RuntimeError) and any(words in said for words in _NO_MEMORY))
+    )
+
+
+OUT_OF_MEMORY = "out of memory: lower --batch-size or --max-new-tokens"
+"""What is said where nothing more is known."""
+
+_NO_MEMORY = (
+    "can't allocate memory",  # the CPU's allocator
+    "not enough memory",
+    "out of memory",  # MPS, and CUDA's libraries
+    "CUBLAS_STATUS_ALLOC_FAILED",
+)
 
 
 class NonFiniteLogits(RunError):

@@ -361,6 +361,8 @@ class ChangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True
     method: str = ""
     settings: dict[str, object] = {}
     """All that are in force from now on, as in the header; empty: as they were."""
+    held: bool = False
+    """Whether the run holds here by itself, and `what` says why: memory ran out."""
     prompts: tuple[Prompt, ...] = ()
     """Prompts that joined the queue."""
     pieces: dict[int, str] = {}

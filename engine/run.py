@@ -14,6 +14,7 @@ from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed, Selective
 from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
+from engine.exhausted import attempt
 from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
@@ -31,8 +32,8 @@ from engine.records import (
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 from engine.settings import Settings
-from engine.texts import Texts
 from engine.standing import Standing
+from engine.texts import Texts
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -46,9 +47,9 @@ class Run:
         settings: checked settings; `device` and `dtype` are the pair's.
         prompts: in the order in which outputs are wanted.
         lane: number of the run in a comparison.
-    """
         standing: where the rows begin, if not at the ends of their prompts: the run counts
             its rounds on from there.
+    """
 
     def __init__(
         self,
@@ -67,10 +68,9 @@ class Run:
         self._tally = Tally() if standing is None else standing.tally
         self._back: dict[int, int] = {}
         self._texts = Texts(pair.tokenizer, self.prompts)
-        self._loop = build_loop(method, pair, self.settings, self.rows, lane)
         if standing is not None:
             self._stand(standing)
-
+        self._loop = build_loop(method, pair, self.settings, self.rows, lane)
         if standing is not None:
             self._loop.round, self._loop.elapsed = standing.round, standing.elapsed
 
@@ -79,6 +79,7 @@ class Run:
             was = standing.rows[row.index]
             row.stand(was.output, rounds=was.rounds, accepted=was.accepted, drafted=was.drafted)
             self._texts.rewind(row.index, row.output)
+
     def header(self) -> RunHeader:
         """The run's first record."""
         settings = msgspec.to_builtins(self.settings)
@@ -102,7 +103,7 @@ class Run:
 
     def remaining(self) -> Iterator[Record]:
         """The rounds that are left, and the summary."""
-        while (record := self._loop.step()) is not None:
+        while (record := attempt(self)) is not None:
             complete = msgspec.structs.replace(
                 self._texts.complete(record), fault=self.settings.fault, back=self._back
             )

@@ -17,7 +17,15 @@ from pathlib import Path
 
 from engine.errors import OUT_OF_MEMORY, BatchspecError, UserError, is_out_of_memory
 from engine.history import History
-from engine.records import ChangeRecord, Failure, Record, RoundRecord, RunHeader, Summary, TickRecord
+from engine.records import (
+    ChangeRecord,
+    Failure,
+    Record,
+    RoundRecord,
+    RunHeader,
+    Summary,
+    TickRecord,
+)
 
 Progress = Callable[[str, float | None], None]
 """Called while loading with the stage in words and how far it is (0 … 1, or unknown)."""

@@ -148,11 +148,13 @@ class BatchspecApp(App[int]):
         self.show_held()
 
     def show_held(self) -> None:
-        """In the status line: the breakpoint that holds the run."""
+        """In the status line: the breakpoint that holds the run, or that memory ran out."""
         if not self.screen_stack:
             return  # the app is closing
         held = self.breaking.held_by
         note = "" if held is None else showable(held_words(held))
+        if self.control.timeline.held and not self.control.worker.running:
+            note = "out of memory"
         for bar in self.screen.query("StatusBar, CompareBar"):
             if isinstance(bar, StatusBar | CompareBar) and bar.note != note:
                 bar.note = note

@@ -50,9 +50,10 @@ class LiveSource:
         yield from self.recording.of_run(self._of_run(run, run.records()))
 
     def _of_run(self, run: Run, records: Iterator[Record]) -> Iterator[Record]:
+        from engine.exhausted import holding
         from engine.judged import judged
 
-        return judged(run, records, lambda: self.judged, self._the_oracle)
+        return judged(run, holding(run, records), lambda: self.judged, self._the_oracle)
 
     def _the_oracle(self) -> Oracle:
         """Of this pair; what it knows already is not computed again."""

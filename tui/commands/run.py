@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from engine.errors import BatchspecError, RunError
+from engine.errors import OUT_OF_MEMORY, BatchspecError, RunError, is_out_of_memory
 from engine.records import Failure, Record, RoundRecord, RunHeader, Summary
 from engine.trace import TraceWriter
 from tui.loading import load
@@ -104,8 +104,8 @@ def _message(error: Exception) -> str:
     """One line for the user; the traceback of anything unforeseen goes to the log."""
     if isinstance(error, BatchspecError):
         return str(error)
-    if isinstance(error, MemoryError) or "OutOfMemory" in type(error).__name__:
-        return "out of memory: lower --batch-size or --max-new-tokens"
+    if is_out_of_memory(error):
+        return OUT_OF_MEMORY
     from tui.log import log_exception
 
     where = log_exception(error)

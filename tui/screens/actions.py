@@ -41,6 +41,8 @@ class RunScreen(Screen[None]):
         self.count = ""
         """Digits typed before a key."""
         self.pane = 0
+        self._held = ""
+        """Why the run holds by itself, once it is told."""
         self.lab: FaultLab | None = None
         self.changes = Changes(control)
         self.hits: Hits | None = None
@@ -263,6 +265,14 @@ class RunScreen(Screen[None]):
                 self.notify(news.words, severity="warning", markup=False)
             else:
                 self.notify(f"{news.words}, from the next round on", timeout=3, markup=False)
+
+    def tell_hold(self) -> None:
+        """Say why the run holds by itself, and what can be done."""
+        held = self.control.timeline.held
+        if held and not self._held:
+            words = f"{held} with e, then go on with space"
+            self.notify(words, title="the run holds", severity="error", timeout=20, markup=False)
+        self._held = held
 
     def begin_again(self, **changes: Any) -> None:
         """Start the run again, under other settings if given."""

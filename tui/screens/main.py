@@ -131,6 +131,7 @@ class MainScreen(RunScreen):
         if fresh or moved or self._seen[:1] != (control.state,):
             self.show_frame()
         self.tell_news()
+        self.tell_hold()
         failure = control.timeline.failure
         if failure is not None and not control.failed:
             control.failed = True

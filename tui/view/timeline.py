@@ -101,6 +101,12 @@ class Timeline:
         for prompt in record.prompts:
             self.tracks[prompt.index] = RowTrack(prompt)
 
+    @property
+    def held(self) -> str:
+        """Why the run holds by itself, until it goes on or is changed."""
+        last = self.changes[-1] if self.changes else None
+        return last.what if last is not None and last.held and last.round == self.last else ""
+
     def _in_force(self, number: int) -> Iterator[ChangeRecord]:
         """The changes that were made before round `number` began, the latest first."""
         return (change for change in reversed(self.changes) if change.round < number)
