@@ -18,12 +18,16 @@ from engine.supported import ARCHITECTURES, check_architecture, context_of
 from engine.windows import mark_hidden, newest_attended, newest_columns
 from tests.families import VARIANTS, WINDOW, alone, pair_of
 from tests.tiny import finished, prompts_of
+from tui.view.cells import Cell, Kind, fed, window
+from tui.view.cursor import Phase
+from tui.view.frame import CellMode
+from tui.view.paint_tensor import cell_text
 
 PROMPTS = prompts_of([(5, 6, 7, 8, 9, 10, 11, 12, 13), (4, 3), (20, 21, 22, 23, 24)])
 TOKENS = WINDOW + 5
 """By then the window of every row has left the prompt behind."""
 
-FLUENT = {"batch_size": 3, "draft_tokens": 3, "max_new_tokens": TOKENS}
+SETTINGS = {"batch_size": 3, "draft_tokens": 3, "max_new_tokens": TOKENS}
 
 
 @pytest.mark.parametrize("name", VARIANTS)
@@ -31,7 +35,7 @@ FLUENT = {"batch_size": 3, "draft_tokens": 3, "max_new_tokens": TOKENS}
     ("method", "strict"), [*((name, False) for name in CORRECT_METHODS), ("slotspec", True)]
 )
 def test_a_batch_writes_what_the_model_writes_alone(name: str, method: str, strict: bool) -> None:
-    done = finished(pair_of(name), PROMPTS, method=method, strict=strict, **FLUENT)
+    done = finished(pair_of(name), PROMPTS, method=method, strict=strict, **SETTINGS)
     assert done.outputs == [alone(name, prompt.ids, TOKENS) for prompt in PROMPTS]
     assert done.violations == []
     if method in ("eqspec", "exspec", "slotspec"):
@@ -95,7 +99,7 @@ def test_spans_tell_what_lies_beyond_the_window(everywhere: bool) -> None:
 @pytest.mark.parametrize("name", ["mistral", "gemma3_text"])
 @pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec"])
 def test_records_show_what_the_window_hides(name: str, method: str) -> None:
-    done = finished(pair_of(name), PROMPTS, method=method, **FLUENT)
+    done = finished(pair_of(name), PROMPTS, method=method, **SETTINGS)
     rows = [row for record in done.rounds for row in record.rows]
     assert any(row.before > WINDOW for row in rows)
     for row in rows:
@@ -108,6 +112,21 @@ def test_records_show_what_the_window_hides(name: str, method: str) -> None:
             assert span.attended == (span.kind != "pad" and not (span.beyond and name == "mistral"))
 
 
+def test_the_screen_shows_what_only_some_layers_attend_to() -> None:
+    done = finished(pair_of("gemma3_text"), PROMPTS, method="eqspec", **SETTINGS)
+    row = max((row for record in done.rounds for row in record.rows), key=lambda row: row.before)
+    shown = fed(row, len(PROMPTS[row.row].ids), Phase.VERIFY)
+    beyond = row.before - WINDOW
+    assert sum(segment.length for segment in shown if segment.beyond) == beyond > 0
+    marks = [_mark(cell) for cell in window(shown, 0, shown[-1].end) if cell.kind is not Kind.PAD]
+    assert "".join(marks) == "◐" * beyond + "●" * (len(marks) - beyond)
+
+
+def _mark(cell: Cell) -> str:
+    nothing: Any = None
+    return cell_text(nothing, nothing, cell, CellMode.MASK)[0].strip()
+
+
 def _beyond(spans: tuple[Span, ...]) -> int:
     assert all(span.kind == "content" for span in spans if span.beyond)
     return sum(span.length for span in spans if span.beyond)
@@ -118,7 +137,7 @@ def _length(row: RowRound) -> int:
 
 
 def test_the_baselines_count_columns_through_a_window_as_the_library_does() -> None:
-    done = finished(pair_of("mistral"), PROMPTS, method="bsp", **FLUENT)
+    done = finished(pair_of("mistral"), PROMPTS, method="bsp", **SETTINGS)
     assert any(
         broken.invariant == "I4" and "through a window" in broken.message
         for _, broken in done.violations

@@ -92,6 +92,8 @@ class Segment(NamedTuple):
     attended: bool = False
     cached: bool = True
     """Whether the cells have K/V in the cache."""
+    beyond: bool = False
+    """Whether they lie beyond the sliding window of the layers that have one."""
 
     @property
     def end(self) -> int:
@@ -109,6 +111,7 @@ class Cell(NamedTuple):
     position: int | None = None
     attended: bool = False
     cached: bool = True
+    beyond: bool = False
 
 
 BLANK = Cell(Kind.EMPTY)
@@ -123,6 +126,7 @@ def cell_at(segment: Segment, column: int) -> Cell:
         None if segment.position is None else segment.position + offset,
         segment.attended,
         segment.cached,
+        segment.beyond,
     )
 
 
@@ -189,6 +193,7 @@ def _content(
                     None if span.position is None else span.position + offset,
                     span.attended,
                     in_cache,
+                    span.beyond,
                 )
             )
     return out
@@ -205,6 +210,7 @@ def _other(span: Span, column: int) -> Segment:
         span.position,
         span.attended,
         span.kind == "stale",
+        span.beyond,
     )
 
 

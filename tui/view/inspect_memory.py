@@ -52,7 +52,9 @@ def _segment(segment: Segment, width: int, *, cache: bool) -> Line:
     tokens = _range(segment.first, segment.length) if segment.first >= 0 else "–"
     position = "–" if segment.position is None else _range(segment.position, segment.length)
     size = _size(width)
-    mask = "● attended" if segment.attended else "○ hidden"
+    mask = "○ hidden"
+    if segment.attended:
+        mask = "◐ in part" if segment.beyond else "● attended"
     if segment.kind is Kind.PAD:
         held = ""
     elif segment.kind is Kind.GHOST:

@@ -236,7 +236,9 @@ def cell_text(frame: Frame, row: TensorRow, cell: Cell, mode: CellMode) -> tuple
     if mode is CellMode.SLOT:
         return _slot(cell)
     if mode is CellMode.MASK:
-        return (" ●", False) if cell.attended else (" ○", True)
+        if not cell.attended:
+            return " ○", True
+        return (" ◐", True) if cell.beyond else (" ●", False)
     token = cell.token
     if token is None and cell.place >= 0:
         token = frame.timeline.token_at(row.row, cell.place, frame.cursor.round)
