@@ -7,7 +7,6 @@ settings if somebody lowers them.
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -94,6 +93,5 @@ def _let_go(run: Run) -> None:
     """Give the caches' memory back, and that of the failed round."""
     for store in run.loop.layout.stores:
         store.release()
-    gc.collect()
     if torch.cuda.is_available():
         torch.cuda.empty_cache()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+import weakref
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -33,14 +34,17 @@ PLAIN: dict[str, Any] = {"batch_size": 4, "draft_tokens": 3, "max_new_tokens": 1
 class Full:
     """A device that has no memory left from the given call on, until somebody makes room."""
 
-    def __init__(self, what: str, name: str, first: int) -> None:
-        self.what, self.name, self.first = what, name, first
+    def __init__(self, name: str, first: int) -> None:
+        self.name, self.first = name, first
         self.calls = 0
         self.room = False
+        self.refused: weakref.ref[torch.Tensor] | None = None
+        """The block that could not be computed."""
 
     def __call__(self, *given: Any, **named: Any) -> Any:
         self.calls += 1
         if self.calls >= self.first and not self.room:
+            self.refused = weakref.ref(given[0].ids)
             raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 MiB")
         return self.original(*given, **named)
 
@@ -57,7 +61,7 @@ class Full:
 @contextmanager
 def full(first: int = 5) -> Iterator[Full]:
     """The target's forward fails from its `first` call on."""
-    device = Full("forward", "forward", first)
+    device = Full("forward", first)
     with device.inside(PAIR.target):
         yield device
     PAIR.target.__dict__.pop("forward", None)
@@ -81,6 +85,9 @@ class TestARun:
             for record in holding(job, job.records()):
                 records.append(record)
                 if isinstance(record, ChangeRecord):
+                    assert device.refused is not None
+                    assert device.refused() is None, "the failed round's memory is not freed"
+                    assert all(not store.buffers for store in job.loop.layout.stores)
                     device.room = True
         (held,) = [record for record in records if isinstance(record, ChangeRecord)]
         assert held.held
