@@ -32,6 +32,7 @@ class Plan:
         room: columns that a round may need beyond the committed ones, K + 1.
         columns: the longest that any row of the run may become.
         strict: whether every forward of the target has one fixed shape.
+        graphs: whether forwards are recorded and replayed, where the layout can.
     """
 
     batch_size: int
@@ -39,6 +40,7 @@ class Plan:
     room: int
     columns: int
     strict: bool = False
+    graphs: bool = False
 
 
 MakeLayout = Callable[[LanguageModel, LanguageModel | None, Plan], Layout]
@@ -91,6 +93,7 @@ def slots(target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> Lay
         slots=plan.batch_size,
         columns=plan.columns,
         strict=plan.strict,
+        graphs=plan.graphs,
     )
 
 

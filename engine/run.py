@@ -15,6 +15,7 @@ from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
 from engine.exhausted import attempt
+from engine.graphs import require_graphs
 from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
@@ -239,10 +240,13 @@ def build_loop(
         room=largest + 1,
         columns=columns or max((row.limit for row in rows), default=1),
         strict=settings.strict,
+        graphs=settings.cuda_graphs,
     )
     make = NotingSampler if settings.inspect else Sampler
     sampler = make(settings.sampling, pair.target.vocabulary, pair.never)
     models = [pair.target] if draft is None else [pair.target, draft]
+    if settings.cuda_graphs:
+        require_graphs(models)
     live = min(settings.batch_size, max(len(rows), 1))
     require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
     layout = method.layout(pair.target, draft, plan)

@@ -58,6 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     threads: int = 0
     strict: bool = False
+    cuda_graphs: bool = False
+    """Whether slotspec's forwards are recorded and replayed (`engine.graphs`)."""
     audit: bool = False
     fault: str = ""
     inspect: bool = False
@@ -80,6 +82,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise UserError(f"{option} must be between {low} and {high}, not {value}")
         _check_name("--device", self.device.split(":")[0], DEVICES)
         _check_name("--dtype", self.dtype, DTYPES)
+        if self.cuda_graphs and self.device in ("cpu", "mps"):
+            raise UserError(f"--cuda-graphs needs a CUDA device, not --device {self.device}")
         sampling = self.sampling
         if not 0.0 <= sampling.temperature <= 100.0:
             raise UserError(f"--temperature must be between 0 and 100, not {sampling.temperature}")

@@ -22,6 +22,13 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     return tensor.pin_memory().to(device, non_blocking=True)
 
 
+def fill(buffer: Tensor, tensor: Tensor) -> None:
+    """Copy a tensor into a buffer of its shape. From the host to CUDA the copy is only queued."""
+    if buffer.device.type == "cuda" and tensor.device.type == "cpu":
+        tensor = tensor.pin_memory()
+    buffer.copy_(tensor, non_blocking=True)
+
+
 class Crossing:
     """Whole numbers on their way to the host: begun at once, read when they are needed.
 

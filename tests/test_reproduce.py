@@ -58,6 +58,11 @@ def test_prompts_as_they_were_given() -> None:
     assert prompt_words((), None, None, None) == []
 
 
+def test_flags_are_given_again() -> None:
+    header = RunHeader(method="slotspec", settings={"cuda_graphs": True, "strict": True})
+    assert command_line(header, []).endswith("--method slotspec --strict --cuda-graphs")
+
+
 def test_run_tells_how_to_do_it_again_and_that_is_the_same_run(
     home: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

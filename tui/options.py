@@ -127,6 +127,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--strict", is_flag=True, help="Every forward in one shape: exact in every dtype."
     ),
     click.option(
+        "--cuda-graphs",
+        is_flag=True,
+        help="Record slotspec's forwards and replay them: less launching. CUDA only.",
+    ),
+    click.option(
         "--audit", is_flag=True, help="Recompute each row's K/V alone, and name ghosts. Slow."
     ),
     click.option(
@@ -174,6 +179,7 @@ def chosen(
     dtype: str,
     threads: int,
     strict: bool,
+    cuda_graphs: bool,
     audit: bool,
     fault: str,
     json: Path | None,
@@ -206,6 +212,7 @@ def chosen(
         dtype=dtype,
         threads=threads,
         strict=strict,
+        cuda_graphs=cuda_graphs,
         audit=audit,
         fault=fault,
     ).check()

@@ -12,7 +12,8 @@ from engine.prompts import shipped_prompts
 from engine.records import RunHeader
 from engine.settings import Sampling, Settings
 
-LEFT_OUT = ("inspect", "threads", "strict", "audit")
+FLAGS = ("strict", "cuda_graphs", "audit")
+LEFT_OUT = ("inspect", "threads", *FLAGS)
 
 
 def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str:
@@ -34,7 +35,7 @@ def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str
         if name in LEFT_OUT or name not in defaults or value == defaults[name]:
             continue
         words += [f"--{name.replace('_', '-')}", str(value)]
-    words += [f"--{name}" for name in ("strict", "audit") if header.settings.get(name)]
+    words += [f"--{name.replace('_', '-')}" for name in FLAGS if header.settings.get(name)]
     return shlex.join([*words, *(_prompts(header) if prompts is None else prompts)])
 
 

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.graphs import FixedShapes
 from engine.kv import EMPTY, KVStore, LedgerArray
 from engine.model import Feed, LanguageModel
 from engine.records import Span
@@ -28,6 +29,7 @@ class Side:
         last: positions [rows, tokens], masks [rows, kinds, tokens, columns read]
             (`Feed.masks`) and columns [rows, tokens] of the latest forward, for the
             invariants.
+        fixed: runs blocks of every slot in fixed shapes, where the layout can.
     """
 
     model: LanguageModel
@@ -37,16 +39,28 @@ class Side:
         default_factory=list
     )
     last: tuple[LedgerArray, MaskArray, LedgerArray] | None = None
+    fixed: FixedShapes | None = None
 
     def run(
-        self, feed: Feed, *, cells: LedgerArray, keep: int, store: KVStore | None = None
+        self,
+        feed: Feed,
+        *,
+        cells: LedgerArray,
+        keep: int,
+        store: KVStore | None = None,
+        fixed: bool = False,
     ) -> Tensor:
-        """One forward. The ledger is written later, when the ids are on the host anyway."""
+        """One forward. The ledger is written later, when the ids are on the host anyway.
+
+        Args:
+            fixed: whether the block has one of the shapes of `self.fixed`, if there are any.
+        """
         store = store or self.store
         positions = feed.positions.numpy()
         masks = feed.masks(self.model.windows).numpy()
         self.last = (positions, masks, cells % store.columns)
-        logits = self.model.forward(feed, store, keep=keep)
+        model = self.fixed if fixed and self.fixed is not None else self.model
+        logits = model.forward(feed, store, keep=keep)
         real = feed.real
         self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
         return logits
@@ -171,7 +185,7 @@ class Layout(ABC):
         Returns:
             Logits [rows, K + 1, vocabulary]; beyond a row's count they mean nothing.
         """
-        if not self.strict:
+        if not self.strict and self.target.fixed is None:
             return self.feed(self.target, block, -1, counts=counts)
         tokens = block.shape[1]
         block = pad(block, (0, self.room - tokens))

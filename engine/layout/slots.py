@@ -13,6 +13,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.graphs import FixedShapes
 from engine.kv import LedgerArray, Write
 from engine.layout.base import Layout, Settled, Side, trailing_spans
 from engine.layout.prefill import prefill
@@ -27,6 +28,7 @@ class Slots(Layout):
     Args:
         slots: B, the number of slots.
         columns: the longest that any row of the run may become, plus the block.
+        graphs: whether forwards have a few fixed shapes, recorded on CUDA (`engine.graphs`).
     """
 
     rectangular = False
@@ -40,6 +42,7 @@ class Slots(Layout):
         slots: int,
         columns: int,
         strict: bool = False,
+        graphs: bool = False,
     ) -> None:
         super().__init__(target, draft, room=room, strict=strict)
         self.slots = slots
@@ -47,6 +50,20 @@ class Slots(Layout):
         self.columns = columns + room + 1
         for side in self.sides:
             side.store.clear(slots, self.columns)
+        if graphs:
+            self._fix_shapes()
+
+    def _fix_shapes(self) -> None:
+        """The target verifies K + 1 tokens; the draft catches up with two, and goes on with
+        one at a time."""
+        target, draft = self.target, self.draft
+        blocks = [(self.room, 0)]
+        target.fixed = FixedShapes(target.model, target.store, blocks, whole=self.strict)
+        target.fixed.prepare()
+        # a feature draft carries its state from one forward to the next outside the buffers
+        if draft is not None and not draft.model.reads_features:
+            draft.fixed = FixedShapes(draft.model, draft.store, [(2, 1), (1, 0)])
+            draft.fixed.prepare()
 
     def admit(self, rows: list[Sequence]) -> None:
         assert len(self.rows) + len(rows) <= self.slots
@@ -87,15 +104,20 @@ class Slots(Layout):
         """Feed a block whose tokens are written to given columns, [rows, tokens].
 
         Columns below 0 are nobody's, and go to the last column of the slot. Under strict
-        the target always runs over every slot, and reads every column of it.
+        the target always runs over every slot, and reads every column of it. With graphs
+        both models run over every slot, and read one of a few widths.
         """
         strict = self.strict and side is self.target
+        whole = strict or side.fixed is not None
         read = self.columns if strict else int(columns.max()) + 1
-        if strict:
-            empty = self.slots - len(columns)
+        if side.fixed is not None:
+            read = side.fixed.read(read)
+        if whole:
+            live, tokens = columns.shape
+            empty = self.slots - live
             ids = pad(ids, (0, 0, 0, empty))
             columns = np.pad(columns, ((0, empty), (0, 0)), constant_values=-1)
-            counts = None if counts is None else [*counts, *[0] * empty]
+            counts = [*(counts or [tokens] * live), *[0] * empty]
         rows = len(columns)
         mask = np.arange(read) <= np.maximum(columns, 0)[:, :, None]
         positions = np.clip(columns, 0, side.model.context - 1)
@@ -108,10 +130,10 @@ class Slots(Layout):
             mask=torch.from_numpy(mask)[:, None],
             write=write,
             counts=counts,
-            pack=not strict,
+            pack=not whole,
             ahead=ahead,
         )
-        return side.run(block, cells=cells, keep=keep)
+        return side.run(block, cells=cells, keep=keep, fixed=whole)
 
     def _prefill_in_blocks(self, first: int) -> None:
         """Prefill the rows from place `first` on in blocks of the one shape of strict mode."""
