@@ -332,14 +332,23 @@ def grouped_attention(
     folded = query.reshape(rows, kv_heads, heads // kv_heads * tokens, dim)
     kind = int(attention_mask.shape[1] > 1 and bool(module.has_window))
     mask = attention_mask[:, kind : kind + 1]
+    scaling = _default_scaling(module, dim) if scaling is None else scaling
     if softcap is None:
         out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scaling)
     else:
-        scores = folded @ key.transpose(2, 3) * (dim**-0.5 if scaling is None else scaling)
+        scores = folded @ key.transpose(2, 3) * scaling
         scores = (softcap * (scores / softcap).tanh()).masked_fill(~mask, -torch.inf)
         out = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype) @ value
     out = out.reshape(rows, heads, tokens, out.shape[-1]).transpose(1, 2)
     return (out if packing is None else packing.repack(out)), None
+
+
+def _default_scaling(module: nn.Module, dim: int) -> float:
+    """The scaling where none is given: GPT-2's in the older releases, which has switches."""
+    scaling: float = dim**-0.5 if getattr(module, "scale_attn_weights", True) else 1.0
+    if getattr(module, "scale_attn_by_inverse_layer_idx", False):
+        scaling /= int(module.layer_idx) + 1  # type: ignore[arg-type]
+    return scaling
 
 
 AttentionInterface.register(ATTENTION, grouped_attention)
