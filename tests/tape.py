@@ -54,6 +54,23 @@ class Recorder(TorchDispatchMode):
         ]
 
 
+class HostWatch(TorchDispatchMode):
+    """Notes operations that touch a tensor on the host. Numbers are no tensors: a lone one
+    from the host that takes part in arithmetic is a parameter of the kernel."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.touched: list[str] = []
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        out = func(*args, **(kwargs or {}))
+        taken, made = list(tensors((args, kwargs))), list(tensors(out))
+        copies = any(word in str(func) for word in ("copy", "_to_"))
+        if any(t.device.type == "cpu" and (t.dim() or copies) for t in (*taken, *made)):
+            self.touched.append(str(func))
+        return out
+
+
 class Tape:
     """Stands in for `engine.graphs.Graph`."""
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from copy import deepcopy
 from typing import Any
 
 import pytest
@@ -15,12 +16,14 @@ from engine.accept import Lossless
 from engine.errors import UserError
 from engine.graphs import FixedShapes, Shape, require_graphs
 from engine.kv import KVStore
+from engine.model import LanguageModel
 from engine.pairs.load import Pair
 from engine.records import Prompt, RoundRecord, Summary
 from engine.run import Run
 from engine.settings import Sampling, Settings
 from tests.families import VARIANTS, alone, pair_of
-from tests.tape import Recorder, Tape
+from tests.families import plain as architecture
+from tests.tape import HostWatch, Recorder, Tape
 from tests.test_features import feature_pair
 from tests.tiny import finished, mixed_prompts, prompts_of, tiny_pair
 
@@ -263,6 +266,22 @@ def test_a_forward_is_the_same_operations_whatever_is_fed(kind: str, tokens: int
             seen.append(recorder.shapes)
     assert seen[0] == seen[1]
     assert len(seen[0]) > 20
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_a_forward_touches_nothing_on_the_host(name: str) -> None:
+    """A copy from the host cannot be recorded, and one to it stops the program. `meta` has no
+    values, but is as far from the host as a GPU."""
+    model = LanguageModel(deepcopy(architecture(name)).to("meta"), name=name)
+    store = KVStore()
+    store.clear(2, 32)
+    forward = FixedShapes(model, store, [])._forward(Shape(3, 16, 0))
+    with torch.inference_mode():
+        forward.compute()
+        with HostWatch() as watch:
+            logits = forward.compute()
+    assert logits.device.type == "meta"
+    assert watch.touched == []
 
 
 # ---- refusals ------------------------------------------------------------------------------
