@@ -20,7 +20,7 @@ SCHEMA = "batchspec/doctor/1"
     "--json", "path", type=click.Path(path_type=Path), metavar="PATH", help="- is stdout."
 )
 def doctor(path: Path | None) -> None:
-    """Versions, devices, dtypes, memory, terminal, weights found."""
+    """Versions, devices, dtypes, memory, terminal, pairs that are ready."""
     check_writable("--json", path)
     from engine.machine import describe
 
@@ -53,6 +53,7 @@ def _print(facts: dict[str, Any]) -> None:
     rows.append(("platform", facts["platform"]))
     rows += [(device["name"], _device(device)) for device in facts["devices"]]
     rows.append(("auto means", f"{facts['auto']['device']}, {facts['auto']['dtype']}"))
+    rows.append(("--cuda-graphs", _graphs(facts["cuda"])))
     memory = facts["memory"]
     rows.append(
         (
@@ -68,7 +69,9 @@ def _print(facts: dict[str, Any]) -> None:
             f"{seen['encoding']}{'' if seen['interactive'] else ', not interactive'}",
         )
     )
-    rows.append(("smollm2", _weights(facts["weights"]["smollm2"])))
+    smollm2 = _weights(facts["weights"]["smollm2"])
+    for name, state in facts["pairs"].items():
+        rows.append((f"pair {name}", smollm2 if name == "smollm2" else state))
     rows += [(name, place) for name, place in facts["places"].items()]
     Console(highlight=False, soft_wrap=True).print(plain_table((), rows))
 
@@ -76,14 +79,24 @@ def _print(facts: dict[str, Any]) -> None:
 def _device(device: dict[str, Any]) -> str:
     words = [device["model"]]
     if "threads" in device:
-        words.append(f"{device['threads']} threads")
+        words.append(f"{device['threads']} thread{'s' if device['threads'] != 1 else ''}")
     if "memory_bytes" in device:
-        words.append(f"{device['memory_bytes'] / 1e9:.1f} GB")
+        free, total = device["free_bytes"] / 1e9, device["memory_bytes"] / 1e9
+        words.append(f"{free:.1f} GB free of {total:.1f}")
     found = ", ".join(device["instructions"])
     words.append(f"bfloat16 {'native' if device['bfloat16'] else 'emulated or none'}")
     if found:
         words.append(found)
+    words.append(f"auto takes {device['auto_dtype']}")
     return ", ".join(words)
+
+
+def _graphs(cuda: dict[str, Any]) -> str:
+    if cuda["graphs"]:
+        return f"possible (CUDA {cuda['built_for']})"
+    if cuda["built_for"] is None:
+        return "not possible: this torch is built without CUDA"
+    return f"not possible: no CUDA device found (torch is built for CUDA {cuda['built_for']})"
 
 
 def _weights(found: dict[str, Any]) -> str:

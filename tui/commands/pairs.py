@@ -8,7 +8,8 @@ import click
 import msgspec
 
 from engine.pairs import smollm2
-from engine.pairs.registry import PairRequest, PairSpec, all_pairs, resolve
+from engine.pairs.registry import PairRequest, all_pairs, resolve
+from engine.pairs.state import state_of
 from tui.progress import ProgressLine
 from tui.results import STDOUT, check_writable, write_json
 
@@ -34,7 +35,9 @@ def show(path: Path | None) -> None:
     check_writable("--json", path)
     found = all_pairs()
     if path is not None:
-        entries = [{**msgspec.to_builtins(spec), "state": _state(spec)} for spec in found.values()]
+        entries = [
+            {**msgspec.to_builtins(spec), "state": state_of(spec)} for spec in found.values()
+        ]
         write_json(path, {"schema": SCHEMA, "pairs": entries})
     if path != STDOUT:
         from rich.console import Console
@@ -43,7 +46,8 @@ def show(path: Path | None) -> None:
 
         columns = ("pair", "target", "draft", "weights", "note")
         rows = [
-            (spec.name, spec.target, spec.draft, _state(spec), spec.note) for spec in found.values()
+            (spec.name, spec.target, spec.draft, state_of(spec), spec.note)
+            for spec in found.values()
         ]
         Console(highlight=False).print(plain_table(columns, rows))
 
@@ -87,17 +91,3 @@ def export(name: str, directory: Path, dtype: str, quiet: bool) -> None:
         written = export_pair(pair, directory, line.stage)
     for place in written:
         click.echo(str(place))
-
-
-def _state(spec: PairSpec) -> str:
-    """Where the weights are, in a few words."""
-    if spec.kind == "toy":
-        return "in memory"
-    if spec.kind == "smollm2":
-        if smollm2.is_ready():
-            return "ready"
-        return "installed" if smollm2.installed_gguf() else "fetched at first use"
-    from engine.pairs import hub
-
-    here = all(hub.is_here(name, revision) for name, revision in spec.models)
-    return "ready" if here else "on the hub"
