@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -22,7 +24,8 @@ class Verdict:
         proposals: the K_i proposed tokens.
         accepted: length of the accepted prefix.
         bonus: the token that the target adds after it; None where it adds none.
-        choices: the target's own choice after each fed token (greedy), K_i + 1 of them.
+        choices: the target's own choice after each fed token (greedy), K_i + 1 of them; none
+            where they did not decide.
         finite: whether all of the row's logits were finite numbers.
         tests, choice, forced: what an inspected run tells of them (`engine.inspect`).
     """
@@ -43,12 +46,34 @@ class Verdict:
         return accepted if self.bonus is None else [*accepted, self.bonus]
 
 
+Compare = Callable[[Sequence, Seq[int], Seq[int]], int]
+"""How many of a row's proposals are accepted, given the target's own choices in their places."""
+
+
+def leading_matches(row: Sequence, proposals: Seq[int], choices: Seq[int]) -> int:
+    """The matching prefix: greedy decoding's comparison."""
+    accepted = 0
+    while accepted < len(proposals) and proposals[accepted] == choices[accepted]:
+        accepted += 1
+    return accepted
+
+
 class Lossless:
     """The accepted prefix, and one bonus token of the target's own (paper §3).
 
     K accepted proposals put the bonus at position K, so a round commits 1 … K + 1 tokens.
     Greedy decoding compares ids; sampling is the rejection rule of `engine.sampling`.
+
+    Attributes:
+        compare: greedy decoding's comparison, or what stands in for it (`engine.forced`).
     """
+
+    compare: Compare = staticmethod(leading_matches)
+
+    @property
+    def lossless(self) -> bool:
+        """Whether what is committed is what the target would write."""
+        return self.compare is leading_matches
 
     def judge(
         self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
@@ -72,10 +97,9 @@ class Lossless:
             tokens = tuple(host[place][:count])
             choices = tuple(host[place][width : width + count + 1])
             good = all(host[place][2 * width + 1 : 2 * width + 2 + count])
-            accepted = 0
-            while accepted < count and tokens[accepted] == choices[accepted]:
-                accepted += 1
-            verdict = Verdict(tokens, accepted, choices[accepted], choices, good)
+            accepted = self.compare(row, tokens, choices)
+            decided = choices if self.lossless else ()
+            verdict = Verdict(tokens, accepted, choices[accepted], decided, good)
             if good and p is not None:
                 drawn_from = None if q is None else q[place, :count]
                 accepted, bonus, tests = sampler.accept(

@@ -78,6 +78,8 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `bench`."""
 
     schema: str = SCHEMA
+    warning: str = ""
+    """Where acceptance was forced: that it was, and at what rate."""
     pair: PairInfo
     settings: dict[str, object]
     machine: dict[str, Any]
@@ -129,6 +131,7 @@ def bench(
     header = Run(pair, settings, ()).header()
     told = {k: v for k, v in header.settings.items() if k not in ("method", "batch_size")}
     return Benchmark(
+        warning=settings.warning,
         pair=pair.info,
         settings=told,
         machine=machine(),

@@ -191,8 +191,9 @@ class Inspection:
                     token=token,
                     draft_prob=round(q[at], 6),
                     target_prob=round(p[at], 6),
-                    accepted=at < len(verdict.choices)
-                    and verdict.choices[: at + 1] == verdict.proposals[: at + 1],
+                    accepted=verdict.choices[: at + 1] == verdict.proposals[: at + 1]
+                    if verdict.choices
+                    else at < verdict.accepted,
                     top=tops[at],
                 )
             )

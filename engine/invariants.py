@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from engine.accept import Verdict
+from engine.accept import Lossless, Verdict
 from engine.kv import EMPTY, LedgerArray
 from engine.layout.base import Layout, MaskArray, Side
 from engine.records import Violation
@@ -20,9 +20,11 @@ Found = list[tuple[str, int | None, str]]
 """Invariant, row (None: the batch) and what is wrong."""
 
 
-def checked(layout: Layout) -> tuple[str, ...]:
-    """The invariants that can be checked: without a cache there is no I3."""
-    return tuple(name for name in CHECKED if name != "I3" or layout.keeps_cache)
+def checked(layout: Layout, accept: Lossless) -> tuple[str, ...]:
+    """The invariants that can be checked: without a cache there is no I3, and no I5 where
+    acceptance is forced."""
+    held = {"I3": layout.keeps_cache, "I5": accept.lossless}
+    return tuple(name for name in CHECKED if held.get(name, True))
 
 
 class Invariants:

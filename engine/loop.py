@@ -165,7 +165,7 @@ class Loop:
             left=tuple(row.row for row in entries if row.finish_reason is not None),
             seconds=seconds,
             elapsed=self.elapsed,
-            checked=checked(self.layout),
+            checked=checked(self.layout, self.accept),
             violations=self.invariants.violations(self.round, found),
         )
 

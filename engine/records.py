@@ -261,6 +261,8 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
     prompts: tuple[Prompt, ...] = ()
     pieces: dict[int, str] = {}
     versions: dict[str, str] = {}
+    warning: str = ""
+    """What makes the outputs other than the target's, in words (forced acceptance)."""
 
 
 class RowSummary(msgspec.Struct, frozen=True, kw_only=True):

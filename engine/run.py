@@ -15,6 +15,7 @@ from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, NoDraft
 from engine.exhausted import attempt
+from engine.forced import ForcedPattern
 from engine.graphs import require_graphs
 from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
@@ -95,6 +96,7 @@ class Run:
             prompts=self.prompts,
             pieces=self._texts.pieces(i for prompt in self.prompts for i in prompt.ids),
             versions=versions(),
+            warning=self.settings.warning,
         )
 
     def records(self) -> Iterator[Record]:
@@ -247,16 +249,18 @@ def build_loop(
     models = [pair.target] if draft is None else [pair.target, draft]
     if settings.cuda_graphs:
         require_graphs(models)
-    live = min(settings.batch_size, max(len(rows), 1))
-    require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
+    require_memory(pair.target, draft, settings, rows)
     layout = method.layout(pair.target, draft, plan)
+    accept = method.accept()
+    if settings.force_accept is not None:
+        accept.compare = ForcedPattern(settings)
     return Loop(
         layout=layout,
         schedule=method.schedule(
             rows, layout, batch_size=settings.batch_size, window=settings.window
         ),
         drafter=drafter,
-        accept=method.accept(),
+        accept=accept,
         sampler=sampler,
         draft_tokens=draft_tokens,
         auditor=Audit(pair.target) if settings.audit else None,

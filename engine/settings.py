@@ -62,6 +62,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     """Whether slotspec's forwards are recorded and replayed (`engine.graphs`)."""
     audit: bool = False
     fault: str = ""
+    force_accept: float | None = None
+    """Rate at which proposals are accepted by a seeded pattern in place of the comparison."""
+    force_spread: float = 0.0
+    """How far the rows' own rates lie about it."""
     inspect: bool = False
     """Whether the records tell how each token was judged: probabilities and best tokens."""
 
@@ -97,7 +101,38 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
                 raise UserError("the fault lab works on eqspec, without --strict")
         if not sampling.greedy and self.method in BROKEN_METHODS:
             raise UserError(f"{self.method} is published for greedy decoding: use --temperature 0")
+        self._check_forcing()
         return self
+
+    def _check_forcing(self) -> None:
+        rate, spread = self.force_accept, self.force_spread
+        if rate is None:
+            if spread:
+                raise UserError("--force-spread needs --force-accept")
+            return
+        if not 0.0 <= rate <= 1.0:
+            raise UserError(f"--force-accept must be between 0 and 1, not {rate}")
+        widest = min(rate, 1.0 - rate)
+        if not 0.0 <= spread <= widest + 1e-9:
+            raise UserError(
+                f"--force-spread must be between 0 and {widest:g} about a rate of {rate:g}, "
+                f"not {spread:g}"
+            )
+        if not self.sampling.greedy:
+            raise UserError("--force-accept stands in for greedy comparison: use --temperature 0")
+        if self.fault:
+            raise UserError("the fault lab compares with the target's own text: no --force-accept")
+
+    @property
+    def warning(self) -> str:
+        """What makes the outputs other than the target's, for whoever reads them; else ""."""
+        if self.force_accept is None:
+            return ""
+        spread = f" ± {self.force_spread:g}" if self.force_spread else ""
+        return (
+            f"acceptance is forced at a rate of {self.force_accept:g}{spread}: "
+            "the texts are not what the target would write"
+        )
 
 
 def _check_name(option: str, value: str, allowed: tuple[str, ...]) -> None:

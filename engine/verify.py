@@ -96,6 +96,8 @@ def verify(
     """
     if not settings.sampling.greedy:
         raise UserError("equality of outputs is defined for greedy decoding: use --temperature 0")
+    if settings.warning:
+        raise UserError(f"nothing can be verified: {settings.warning}")
     for name in methods:
         method_named(name)
     oracle = oracle or Oracle(pair)

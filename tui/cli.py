@@ -77,6 +77,8 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
         return 0
     breaks = tuple(parse_breakpoint(text) for text in shared.pop("breaks"))
     options = chosen(**shared)
+    if options.settings.warning and any(one.kind == "diverge" for one in breaks):
+        raise UserError(f"--break diverge cannot apply: {options.settings.warning}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
     if options.json == STDOUT:

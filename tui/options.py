@@ -141,6 +141,19 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         help="Run eqspec with a fault of the lab, on purpose.",
     ),
     click.option(
+        "--force-accept",
+        type=float,
+        metavar="RATE",
+        help="Accept by a seeded pattern, not by comparison: to study costs at any acceptance.",
+    ),
+    click.option(
+        "--force-spread",
+        type=float,
+        metavar="S",
+        default=_DEFAULTS.force_spread,
+        help="Let the rows' own rates lie within RATE ± S.",
+    ),
+    click.option(
         "--json", "json", type=_FILE, metavar="PATH", help="Write the result as JSON; - is stdout."
     ),
     click.option("--trace", type=_FILE, metavar="PATH", help="Record the run; .zst is compressed."),
@@ -182,6 +195,8 @@ def chosen(
     cuda_graphs: bool,
     audit: bool,
     fault: str,
+    force_accept: float | None,
+    force_spread: float,
     json: Path | None,
     trace: Path | None,
     quiet: bool,
@@ -215,6 +230,8 @@ def chosen(
         cuda_graphs=cuda_graphs,
         audit=audit,
         fault=fault,
+        force_accept=force_accept,
+        force_spread=force_spread,
     ).check()
     if threads < 0:
         raise UserError(f"--threads must be 0 (torch's choice) or more, not {threads}")

@@ -19,6 +19,7 @@ def run_result(header: RunHeader, summary: Summary) -> dict[str, Any]:
     """Plain values, ready for JSON."""
     result: dict[str, Any] = {
         "schema": RUN_SCHEMA,
+        "warning": header.warning,
         "method": header.method,
         "pair": msgspec.to_builtins(header.pair),
         "settings": dict(header.settings),

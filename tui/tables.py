@@ -16,6 +16,7 @@ from tui.showable import showable
 def print_run(header: RunHeader, summary: Summary, *, again: str = "") -> None:
     """Each row's text, then what the run cost, and the command line that repeats it."""
     console = Console(highlight=False)
+    print_warning(console, header.warning)
     for prompt, row in zip(header.prompts, summary.rows, strict=True):
         console.print(_heading(prompt, row))
         asked = " ".join(showable(prompt.text).split())
@@ -24,6 +25,12 @@ def print_run(header: RunHeader, summary: Summary, *, again: str = "") -> None:
     console.print(_costs(header, summary))
     if again:  # one line however long, so that it can be copied
         console.print(Text("\n" + again, style="dim"), soft_wrap=True)
+
+
+def print_warning(console: Console, warning: str) -> None:
+    """What nobody may overlook, if there is anything."""
+    if warning:
+        console.print(Text(f"{warning[0].upper()}{warning[1:]}.", style="bold red"))
 
 
 def plain_table(columns: Sequence[str], rows: Iterable[Sequence[str]]) -> Table:

@@ -16,6 +16,7 @@ from tui.loading import load, method_list, no_trace
 from tui.options import chosen, shared_options
 from tui.progress import ProgressLine
 from tui.results import STDOUT, write_json
+from tui.tables import print_warning
 
 if TYPE_CHECKING:
     from engine.bench import Benchmark, Entry
@@ -119,6 +120,7 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
             style="dim",
         )
     )
+    print_warning(console, result.warning)
     console.print(_table(result.results, console.width))
 
 

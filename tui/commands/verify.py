@@ -48,6 +48,8 @@ def verify(
     options = chosen(**shared)
     if not options.settings.sampling.greedy:
         raise UserError("equality of outputs is defined for greedy decoding: use --temperature 0")
+    if options.settings.warning:
+        raise UserError(f"nothing can be verified: {options.settings.warning}")
     no_trace(options, "verify")
     demands = [_demand(text) for text in required]
     named = ctx.get_parameter_source("method") is not click.core.ParameterSource.DEFAULT

@@ -22,14 +22,18 @@ def identity(frame: Frame, width: int) -> Line:
         (" " + showable(timeline.pair.name or timeline.pair.target), "text"),
         ("  ", "text"),
         method_piece(frame),
-        *fault_pieces(frame),
+        *alarm_pieces(frame),
         (f"  {device} {DTYPES.get(dtype, dtype)}", "dim"),
     ]
     return [*line, ("  ", "text"), *size_pieces(frame)]
 
 
-def fault_pieces(frame: Frame) -> Line:
-    """The fault of the lab that is on, so that nobody takes the run for a right one."""
+def alarm_pieces(frame: Frame) -> Line:
+    """Forced acceptance, or the fault of the lab that is on, so that nobody takes the run for
+    a right one."""
+    rate = frame.timeline.setting("force_accept")
+    if isinstance(rate, int | float):
+        return [("  ", "text"), (f" forced: {rate:.0%} accepted ", "alarm")]
     record = frame.record
     name = record.fault if record is not None else frame.timeline.setting("fault")
     if not isinstance(name, str) or name not in FAULTS:
@@ -107,7 +111,7 @@ def status_lines(
         ]
     room = width - width_of(left) - width_of(typed) - 2
     if room < 34:
-        left = fault_pieces(frame)
+        left = alarm_pieces(frame)
         right = progress(frame, state, speed, following, width - width_of([*typed, *left]))
         return [spread(left, [*typed, *right], width, (" ", "text"))]
     right = progress(frame, state, speed, following, room)
