@@ -249,7 +249,8 @@ def build_loop(
     models = [pair.target] if draft is None else [pair.target, draft]
     if settings.cuda_graphs:
         require_graphs(models)
-    require_memory(pair.target, draft, settings, rows)
+    live = min(settings.batch_size, max(len(rows), 1))
+    require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
     layout = method.layout(pair.target, draft, plan)
     accept = method.accept()
     if settings.force_accept is not None:
