@@ -79,7 +79,7 @@ def test_the_invariant_that_is_said_to_break_is_the_one_that_fires(name: str) ->
 @pytest.mark.parametrize("name", FAULTS)
 def test_the_faulty_row_is_shown_as_it_is(name: str) -> None:
     """The cells fill the rectangle, and hold each committed token once."""
-    pair, prompts, settings = case(1)
+    pair, prompts, settings = case(2)
     run = finished(pair, prompts, **settings, fault=name)
     kinds = set()
     for record in run.rounds:
