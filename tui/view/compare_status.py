@@ -8,7 +8,7 @@ from tui.showable import showable
 from tui.view.compare import Comparison, LaneFrame
 from tui.view.cursor import Cursor
 from tui.view.lines import Line, crop, spread, width_of
-from tui.view.status import DTYPES, STATES
+from tui.view.status import DTYPES, STATES, alarm_pieces
 from tui.view.verdict import rates
 
 PACE_WORDS = {"round": "by rounds", "tokens": "by tokens", "time": "by time spent"}
@@ -58,6 +58,7 @@ def _identity(look: LaneFrame, room: int) -> Line:
     optional: list[Line] = [
         [(" " + showable(timeline.pair.name or timeline.pair.target), "text")],
         [("  COMPARE", "method")],
+        alarm_pieces(look.frame),
         [(f"  {setting('device', '')} {DTYPES.get(dtype, dtype)}", "dim")],
         [("  K ", "dim"), (str(setting("draft_tokens")), "text")],
         [("  B ", "dim"), (str(setting("batch_size")), "text")],
