@@ -162,13 +162,12 @@ class Fork:
         if self._going is None:
             return
         try:
-            record = next(self._going)
-            yield record
-            if isinstance(record, RoundRecord):
-                self.rounds[1] = record.round
-                if not record.is_last:
-                    return
-                yield next(self._going)
+            for record in self._going:
+                yield record
+                if isinstance(record, RoundRecord):
+                    self.rounds[1] = record.round
+                    if not record.is_last:
+                        return
         except Exception as error:
             yield self._failure(error)
         self._close()

@@ -47,7 +47,7 @@ def app_of(*paths: Path) -> ReplayApp:
     return ReplayApp(recorded_control(source), source)
 
 
-def said(app: ReplayApp) -> str:
+def said(app: BatchspecApp) -> str:
     """What the app has told the user."""
     return "\n".join(notice.message for notice in app._notifications)
 

@@ -19,7 +19,6 @@ class Key(NamedTuple):
     group: str
     where: str = "main"
     """Which part of the app binds it: app, main, compare."""
-    footer: bool = False
     display: str = ""
     """How the key is written; empty: from its name."""
     counted: bool = False
@@ -58,28 +57,25 @@ def _name(key: str) -> str:
 
 
 KEYS: tuple[Key, ...] = (
-    Key("space", "toggle_run", "run", "Run, or pause before the next round", "Time",
-        footer=True),
+    Key("space", "toggle_run", "run", "Run, or pause before the next round", "Time"),
     Key("n", "next_round", "next", "Next round; at the live end the engine makes one more",
-        "Time", footer=True, counted=True),
+        "Time", counted=True),
     Key("p", "previous_round", "prev", "Previous round; the engine goes on undisturbed",
-        "Time", footer=True, counted=True),
+        "Time", counted=True),
     Key("N,full_stop", "next_phase", "phase", "Next phase: draft, verify, accept, realign",
-        "Time", footer=True, display=".", counted=True),
+        "Time", display=".", counted=True),
     Key("P,comma", "previous_phase", "phase back", "Previous phase", "Time", display=",",
         counted=True),
     Key("home", "first", "first", "First round", "Time"),
     Key("end", "last", "live", "Last round, and follow the live end again", "Time"),
     Key("g", "jump", "go to", "Go to a round: type its number first, as in 42g", "Time",
         display="42 g", counted=True),
-    Key("less_than_sign", "slower", "speed", "Slower: fewer rounds a second", "Time",
-        footer=True),
-    Key("greater_than_sign", "faster", "speed", "Faster, up to as fast as it goes", "Time",
-        footer=True),
+    Key("less_than_sign", "slower", "speed", "Slower: fewer rounds a second", "Time"),
+    Key("greater_than_sign", "faster", "speed", "Faster, up to as fast as it goes", "Time"),
     Key("B", "breakpoints", "breaks", "Breakpoints: where the run is to be held", "Time",
         where="app"),
     Key("v", "cell_mode", "cells", "What the cells show: tokens, positions, KV slots, mask",
-        "View", footer=True),
+        "View"),
     Key("plus,equals_sign", "zoom(1)", "wider", "Wider cells", "View", display="+"),
     Key("minus", "zoom(-1)", "narrower", "Narrower cells, more columns", "View"),
     Key("left,h", "pan(-1)", "left", "Earlier columns of the tensor", "View", display="← h",
@@ -90,7 +86,7 @@ KEYS: tuple[Key, ...] = (
     Key("down,j", "select(1)", "row down", "Select the row below", "View", display="↓ j",
         counted=True),
     Key("enter", "inspect", "inspect", "Inspect the row: how its tokens were judged, how it lies",
-        "View", footer=True, display="⏎"),
+        "View", display="⏎"),
     Key("slash", "search", "search", "Search the rows for a text, or for token ids: #12 #7", "View",
         display="/"),
     Key("ctrl+n", "next_hit(1)", "next hit", "Next hit of the search", "View", display="^n",
@@ -103,24 +99,23 @@ KEYS: tuple[Key, ...] = (
     Key("shift+tab", "cycle_pane(-1)", "pane back", "The pane before", "View",
         display="⇧tab"),
     Key("b", "compare", "compare", "The broken baselines beside the correct methods, and back",
-        "Run", footer=True),
-    Key("f", "faults", "faults", "The fault lab: eqspec with one thing done wrong", "Run",
-        footer=True),
+        "Run"),
+    Key("F", "fork", "fork", "Fork: a second lane from this round on, under other settings", "Run"),
+    Key("f", "faults", "faults", "The fault lab: eqspec with one thing done wrong", "Run"),
     Key("s", "next_pace", "in step", "In a comparison: lanes in step by rounds, tokens or time",
-        "Run", where="compare", footer=True),
+        "Run", where="compare"),
     Key("d", "next_parting(1)", "parting", "In a comparison: where the lane's next row goes astray",
         "Time", where="compare", counted=True),
     Key("D", "next_parting(-1)", "parting back", "Where the row before went astray", "Time",
         where="compare", counted=True),
-    Key("m", "choose_method", "method", "Choose the method that goes on with these rows", "Run",
-        footer=True),
+    Key("m", "choose_method", "method", "Choose the method that goes on with these rows", "Run"),
     Key("left_square_bracket", "draft_tokens(-1)", "K", "One draft token fewer (K) from now on",
-        "Run", counted=True, footer=True),
+        "Run", counted=True),
     Key("right_square_bracket", "draft_tokens(1)", "K", "One draft token more (K) from now on",
-        "Run", counted=True, footer=True),
+        "Run", counted=True),
     Key("e", "intervene", "change", "Change the run as it goes: temperature, B, a new prompt, …",
-        "Run", footer=True),
-    Key("r", "restart", "restart", "Start again from the prompts", "Run", footer=True),
+        "Run"),
+    Key("r", "restart", "restart", "Start again from the prompts", "Run"),
     Key("pagedown", "next_stop", "next stop", "In the tour: what comes next", "Tour", where="tour",
         display="PgDn"),
     Key("pageup", "previous_stop", "stop before", "In the tour: what was before", "Tour",
@@ -129,12 +124,12 @@ KEYS: tuple[Key, ...] = (
         where="tour"),
     Key("S", "stops", "stops", "In the tour: all its stops", "Tour", where="tour"),
     Key("t", "next_theme", "theme", "Next of our themes; all of them in the palette", "App",
-        where="app", footer=True),
-    Key("question_mark", "help", "help", "This page", "App", where="app", footer=True),
+        where="app"),
+    Key("question_mark", "help", "help", "This page", "App", where="app"),
     Key("ctrl+p", "command_palette", "palette", "Everything by name", "App", where="app"),
     Key("ctrl+z", "suspend_process", "suspend", "To the shell; fg comes back", "App",
         where="app"),
-    Key("q,ctrl+q", "quit", "quit", "Leave at once", "App", where="app", footer=True,
+    Key("q,ctrl+q", "quit", "quit", "Leave at once", "App", where="app",
         display="q"),
 )  # fmt: skip
 """All keys, in the order in which the help lists them."""
@@ -147,7 +142,7 @@ def bindings(where: str) -> list[Binding]:
             key.keys,
             key.action,
             key.label,
-            show=key.footer,
+            show=False,  # the foot of the screen is a pane of our own
             key_display=key.shown,
             tooltip=key.help,
             id=key.id,
@@ -165,12 +160,25 @@ def groups() -> dict[str, list[Key]]:
     return out
 
 
+MAIN = (
+    "toggle_run", "next_round", "previous_round", "compare", "faults", "inspect", "cell_mode",
+    "choose_method", "draft_tokens(-1)", "draft_tokens(1)", "intervene", "fork", "next_phase",
+    "slower", "faster", "restart", "next_theme", "help", "quit",
+)  # fmt: skip
+"""The keys at the foot of the main screen."""
+
 COMPARE = (
     "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "choose_method", "next_pace",
     "compare", "next_parting(1)", "cell_mode", "next_phase", "slower", "faster", "restart",
     "next_theme", "help", "quit",
 )  # fmt: skip
 """The keys at the foot of a comparison."""
+
+FORK = (
+    "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "next_parting(1)", "fork",
+    "cell_mode", "next_phase", "slower", "faster", "next_theme", "help", "quit",
+)  # fmt: skip
+"""The keys at the foot of a fork."""
 
 LABELS = {
     "compare": "back", "next_round": "step", "cycle_pane(1)": "lane", "next_parting(1)": "astray",
@@ -180,8 +188,10 @@ LABELS = {
 
 def footer(where: str) -> list[Key]:
     """The keys at the foot of a screen, in order; the first ones stay where it is narrow."""
-    if where == "main":
-        return [key for key in KEYS if key.footer and key.where in ("main", "app")]
     by_action = {key.action: key for key in KEYS}
-    keys = [by_action[action] for action in COMPARE]
-    return [key._replace(label=LABELS.get(key.action, key.label)) for key in keys]
+    if where == "main":
+        return [by_action[action] for action in MAIN]
+    fork = where == "fork"
+    labels = LABELS | ({"fork": "back"} if fork else {})
+    keys = [by_action[action] for action in (FORK if fork else COMPARE)]
+    return [key._replace(label=labels.get(key.action, key.label)) for key in keys]

@@ -241,6 +241,13 @@ class RunScreen(Screen[None]):
         self.take_count()
         open_comparison(self)
 
+    def action_fork(self) -> None:
+        """A second lane from the cursor's round on, beside the run."""
+        from tui.screens.forking import open_fork
+
+        self.take_count()
+        open_fork(self)
+
     def action_faults(self) -> None:
         """The fault lab."""
         self.take_count()

@@ -45,6 +45,8 @@ class CompareScreen(RunScreen):
     }
     """
     BINDINGS: ClassVar[list[BindingType]] = [*bindings("main"), *bindings("compare")]
+    keys_of = "compare"
+    """Which keys are at the foot."""
 
     def __init__(self, control: CompareControl, playhead: Playhead, resume: bool) -> None:
         super().__init__(control, playhead)
@@ -68,7 +70,7 @@ class CompareScreen(RunScreen):
         with Container(id="lanes"):
             for lane in range(len(self.compared.lanes.lanes)):
                 yield LaneView(lane)
-        yield KeyBar("compare")
+        yield KeyBar(self.keys_of)
 
     def on_mount(self) -> None:
         self.set_interval(1 / RATE, self.tick)
@@ -260,3 +262,6 @@ class CompareScreen(RunScreen):
 
     def action_faults(self) -> None:
         self.notify("The fault lab is in the single run: b goes back to it.", timeout=3)
+
+    def action_fork(self) -> None:
+        self.notify("The single run is what can be forked: b goes back to it.", timeout=3)

@@ -31,7 +31,7 @@ def open_comparison(screen: RunScreen) -> None:
     held = main.state is State.PAUSED
     main.worker.pause()
     beside = main.beside
-    if not isinstance(beside, CompareControl) or _shared(beside) != _shared(main):
+    if type(beside) is not CompareControl or _shared(beside) != _shared(main):
         if beside is not None:
             beside.stop()
         lanes = lane_settings(main.settings)

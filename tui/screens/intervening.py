@@ -21,7 +21,7 @@ class Setting(NamedTuple):
 
     name: str
     label: str
-    kind: type
+    kind: type[int] | type[float]
     note: str
 
 
@@ -45,14 +45,16 @@ def open_interventions(screen: RunScreen) -> None:
         screen.notify(words, timeout=3)
         return
     row = screen.frame_now().selected
+    number = screen.cursor.round
     choices = [
         Choice("force", "force a proposal", f"what row {row}'s draft is to say next"),
         Choice("prompt", "add a prompt", "at the end of the queue"),
     ]
-    number = screen.cursor.round
     if number < screen.last:
         help = f"every row as it stood after round {number}, and on from there"
         choices.append(Choice("back", "go on from here", help))
+    help = f"a second lane after round {number}, under other settings, beside this run"
+    choices.append(Choice("fork", "fork", help))
     for setting in SETTINGS:
         choices.append(Choice(setting.name, setting.label, f"{_now(screen, setting)}"))
 
@@ -67,6 +69,8 @@ def open_interventions(screen: RunScreen) -> None:
             screen.changes.go_back(number)
             screen.playhead.follow(screen.last)
             screen.show_frame()
+        elif choice == "fork":
+            screen.action_fork()
         elif choice is not None:
             setting = next(setting for setting in SETTINGS if setting.name == choice)
             value = str(_now(screen, setting))
@@ -95,17 +99,23 @@ def _chat(screen: RunScreen) -> bool | None:
     return request.chat if request is not None else None
 
 
-def _set(screen: RunScreen, setting: Setting, text: str) -> None:
-    value: object = text.strip()
-    if not (setting.name == "draft_tokens" and value == "auto"):
-        try:
-            value = setting.kind(text)
-        except ValueError:
-            screen.notify(
-                f"{setting.label}: “{text}” is no number", severity="warning", markup=False
-            )
-            return
+def typed(setting: Setting, text: str) -> object:
+    """The value that was typed for a setting.
+
+    Raises:
+        UserError: it is no number.
+    """
+    value = text.strip()
+    if setting.name == "draft_tokens" and value == "auto":
+        return value
     try:
-        screen.changes.settings(**{setting.name: value})
+        return setting.kind(value)
+    except ValueError:
+        raise UserError(f"{setting.label}: “{text}” is no number") from None
+
+
+def _set(screen: RunScreen, setting: Setting, text: str) -> None:
+    try:
+        screen.changes.settings(**{setting.name: typed(setting, text)})
     except UserError as error:
         screen.notify(str(error), severity="warning", markup=False)

@@ -51,6 +51,8 @@ class RecordedScreen(CompareScreen):
 
     def __init__(self, control: RecordedControl, playhead: Playhead) -> None:
         super().__init__(control, playhead, resume=False)
+        if control.comparison.fork is not None:
+            self.keys_of, self.focus_lane = "fork", 1
 
     def _stays(self) -> None:
         self.take_count()
@@ -66,4 +68,7 @@ class RecordedScreen(CompareScreen):
         self._stays()
 
     def action_compare(self) -> None:
+        self._stays()
+
+    def action_fork(self) -> None:
         self._stays()

@@ -42,6 +42,8 @@ class Comparison:
         """What broke all of it."""
         self.expected = 0
         """How many lanes there are to be."""
+        self.fork: int | None = None
+        """The round after which a lane left the first one, where they have one past."""
         self.revision = 0
         self._open = False
 
@@ -64,6 +66,7 @@ class Comparison:
             self._add_tick(record)
         elif isinstance(record, RunHeader):
             self.expected = record.lanes
+            self.fork = record.fork if record.fork is not None else self.fork
             take = Take(Timeline(record.lane), Match(self.oracle))
             take.timeline.add(record)
             self.lanes.setdefault(record.lane, []).append(take)
@@ -140,6 +143,8 @@ class LaneFrame(NamedTuple):
     """Whether the lane did a round in this tick."""
     shared: tuple[int, ...] = ()
     """Rows that the other lanes have in their batches."""
+    fork: int | None = None
+    """The round after which the lanes of a fork part."""
 
     @property
     def number(self) -> int:
@@ -172,7 +177,15 @@ def lane_frame(
         slide=slide if moved else 1.0,
         busy=busy,
     )
-    return LaneFrame(lane, frame, entry.match, lane == focus, moved, _shared(comparison, cursor))
+    return LaneFrame(
+        lane,
+        frame,
+        entry.match,
+        lane == focus,
+        moved,
+        _shared(comparison, cursor),
+        comparison.fork,
+    )
 
 
 def _shared(comparison: Comparison, cursor: Cursor) -> tuple[int, ...]:

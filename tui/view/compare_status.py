@@ -47,17 +47,19 @@ def status_line(
     if speed is not None:
         right.append((f" · {speed:g} steps/s", "dim"))
     right.append((" ", "text"))
-    left = _identity(looks[0], width - width_of(right) - 2)
+    left = _identity(looks[0], comparison.fork, width - width_of(right) - 2)
     return spread(left, right, width, (" ", "text"))
 
 
-def _identity(look: LaneFrame, room: int) -> Line:
+def _identity(look: LaneFrame, fork: int | None, room: int) -> Line:
     timeline = look.frame.timeline
     setting = timeline.setting
     dtype = str(setting("dtype", ""))
     optional: list[Line] = [
         [(" " + showable(timeline.pair.name or timeline.pair.target), "text")],
-        [("  COMPARE", "method")],
+        [("  COMPARE", "method")]
+        if fork is None
+        else [("  FORK", "method"), (f" after round {fork}", "parked")],
         alarm_pieces(look.frame),
         [(f"  {setting('device', '')} {DTYPES.get(dtype, dtype)}", "dim")],
         [("  K ", "dim"), (str(setting("draft_tokens")), "text")],

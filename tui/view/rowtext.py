@@ -14,6 +14,9 @@ from tui.view.track import RowTrack
 CONTEXT = 16
 """Cells of agreement that stay in view in front of the first wrong token."""
 
+FORK = "⋔"
+"""Where the lanes of a fork part."""
+
 RIGHT, ASTRAY = ("text", "accepted"), ("astray", "astray")
 """Styles of earlier tokens and of this round's, before the difference and after it."""
 
@@ -34,7 +37,7 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
         line.append((showable(track.error), "broken"))
         return crop(line, width)
     if parting is None:
-        line += _tail(timeline, track, 0, count, fresh, room, RIGHT)
+        line += _tail(timeline, track, 0, count, fresh, room, RIGHT, _fork(look, track))
     else:
         line += _parted(look, timeline, track, count, fresh, room, parting)
     if end:
@@ -45,6 +48,13 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
 def _length(look: LaneFrame, track: RowTrack) -> int:
     """New tokens of the row at this cursor."""
     return track.length_at(look.number) - track.prompt_length
+
+
+def _fork(look: LaneFrame, track: RowTrack) -> int | None:
+    """The first new token that was made after the lanes of a fork had parted."""
+    if look.fork is None or look.number < look.fork:
+        return None
+    return track.length_at(look.fork) - track.prompt_length
 
 
 def _fresh(look: LaneFrame, track: RowTrack) -> int:
@@ -86,14 +96,15 @@ def _parted(
         sign.append((f"≠{piece}", "diverged"))
         at += 1
     room -= width_of(sign)
-    after = _tail(timeline, track, at, count, fresh, max(0, room), ASTRAY)
+    fork = _fork(look, track)
+    after = _tail(timeline, track, at, count, fresh, max(0, room), ASTRAY, fork)
     rest = room - width_of(after)
     whole = _size(timeline, track, at, count) <= room - CONTEXT
     if not whole and room > CONTEXT + 8:
         cut = room - CONTEXT - 1
-        after = [(" ", "dim"), *_tail(timeline, track, at, count, fresh, cut, ASTRAY)]
+        after = [(" ", "dim"), *_tail(timeline, track, at, count, fresh, cut, ASTRAY, fork)]
         rest = CONTEXT
-    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), RIGHT)
+    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), RIGHT, fork)
     return [*before, *sign, *after]
 
 
@@ -120,10 +131,17 @@ def _tail(
     fresh: int,
     room: int,
     styles: tuple[str, str],
+    fork: int | None = None,
 ) -> Line:
-    """The last of the tokens `begin … end − 1` that fit; this round's in the second style."""
+    """The last of the tokens `begin … end − 1` that fit; this round's in the second style.
+
+    The sign of a fork stands before token `fork`, or behind the last one if that is to come.
+    """
     taken: Line = []
     used, first = 0, track.prompt_length
+    if fork == end and room > 1:
+        taken.append((FORK, "parked"))
+        used += 1
     for place in range(end - 1, begin - 1, -1):
         piece = timeline.piece(track.tokens[first + place])
         if place == begin and begin == 0:
@@ -135,5 +153,8 @@ def _tail(
             break
         taken.append((piece, styles[place >= fresh]))
         used += size
+        if place == fork and used < room:
+            taken.append((FORK, "parked"))
+            used += 1
     taken.reverse()
     return taken

@@ -9,6 +9,8 @@ from tui.view.compare import LaneFrame
 from tui.view.invariants import NAMES
 from tui.view.lines import Line, crop, spread, width_of, wrap
 from tui.view.match import Parting, sentence
+from tui.view.rowtext import FORK
+from tui.view.sizes import method_piece
 
 BAR = 12
 
@@ -17,16 +19,39 @@ def heading_title(look: LaneFrame) -> Line:
     """The method, and the round in which it is."""
     timeline = look.frame.timeline
     focused: Line = [("▸ ", "strong")] if look.focused else []
-    line: Line = [*focused, (timeline.method.upper(), "method" if look.focused else "strong")]
-    fault = timeline.setting("fault")
-    if isinstance(fault, str) and fault in FAULTS:
+    name, style = method_piece(look.frame)
+    line: Line = [*focused, (name, style if look.focused else "strong")]
+    fault = _fault(look)
+    if fault in FAULTS:
         line.append((f" fault: {FAULTS[fault].title}", "broken"))
+    line += _parted(look)
     line.append((f"  round {look.frame.cursor.round}", "dim"))
     if timeline.failure is not None and look.frame.cursor.round >= timeline.failure.round:
         line.append(("  ✗ failed", "broken"))
     elif timeline.summary is not None and look.frame.cursor.round == timeline.last:
         line.append(("  ■ done", "dim"))
     return line
+
+
+def _fault(look: LaneFrame) -> str:
+    """The fault of the lab that is on in this round, or is to go on in the next."""
+    record = look.frame.record
+    at_end = look.frame.cursor.round == look.frame.timeline.last
+    if record is not None and not (at_end and look.frame.timeline.summary is None):
+        return record.fault
+    fault = look.frame.timeline.setting_at(look.frame.cursor.round + 1, "fault", "")
+    return fault if isinstance(fault, str) else ""
+
+
+def _parted(look: LaneFrame) -> Line:
+    """What this lane of a fork has otherwise than the other, beside its method."""
+    timeline = look.frame.timeline
+    if timeline.header is None or timeline.header.fork is None:
+        return []
+    changes = [change.what for change in timeline.changes if change.round == timeline.header.fork]
+    parts = changes[-1].split(", ") if changes else []
+    told = [part for part in parts if "=" in part and not part.startswith(("method ", "fault "))]
+    return [(f"  {FORK}", "parked"), *((f" {showable(part)}", "text") for part in told)]
 
 
 def heading_note(look: LaneFrame, width: int) -> Line:
@@ -147,6 +172,8 @@ def _nothing(look: LaneFrame) -> tuple[str, str]:
     if not number:
         return "before round 1", "dim"
     name = look.match.oracle.name
+    if look.fork is not None and look.lane == 0:
+        return "the run itself, with which the other lane is compared", "dim"
     if name:
         return f"every token is that of {showable(name)}", "good"
     return "every token is the oracle's own", "good"
