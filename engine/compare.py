@@ -19,6 +19,7 @@ import msgspec
 
 from engine.alongside import Alongside
 from engine.errors import BatchspecError
+from engine.memory import require_memory
 from engine.oracle import Oracle
 from engine.records import Failure, Prompt, Record, RoundRecord, RunHeader, TickRecord
 from engine.run import Run
@@ -114,7 +115,14 @@ class Compare:
         self._anew.add(lane)
 
     def records(self) -> Iterator[Record]:
-        """The lanes' records, the oracle's and the ticks, as they come."""
+        """The lanes' records, the oracle's and the ticks, as they come.
+
+        Raises:
+            UserError: the memory will not do for all of them.
+        """
+        lengths = [len(prompt.ids) for prompt in self.prompts if prompt.error is None]
+        settings = [lane.settings for lane in self.lanes]
+        require_memory(self.pair.target, self.pair.draft, settings, lengths)
         try:
             for lane in self.lanes:
                 yield from self._begin(lane)

@@ -65,10 +65,15 @@ def prepack(model: Any) -> int:
 
 
 def _packable(weight: Tensor) -> bool:
-    if weight.device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
+    return packs(weight.dtype, weight.device)
+
+
+def packs(dtype: torch.dtype, device: torch.device) -> bool:
+    """Whether this processor packs linear layers of this kind."""
+    if device.type != "cpu" or not torch.backends.mkldnn.is_available():  # type: ignore[no-untyped-call]
         return False
     if not hasattr(torch.ops.mkldnn, "_linear_pointwise"):
         return False
-    if weight.dtype == torch.bfloat16:
+    if dtype == torch.bfloat16:
         return bool(torch.ops.mkldnn._is_mkldnn_bf16_supported())
-    return weight.dtype == torch.float32
+    return dtype == torch.float32

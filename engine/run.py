@@ -249,8 +249,9 @@ def build_loop(
     models = [pair.target] if draft is None else [pair.target, draft]
     if settings.cuda_graphs:
         require_graphs(models)
-    live = min(settings.batch_size, max(len(rows), 1))
-    require_memory(models, rows=live, columns=plan.columns, tokens=plan.room)
+    lengths = [row.prompt_length for row in rows]
+    longest = max((row.length for row in rows), default=0)
+    require_memory(pair.target, draft, [settings], lengths, longest=longest)
     layout = method.layout(pair.target, draft, plan)
     accept = method.accept()
     if settings.force_accept is not None:

@@ -16,7 +16,8 @@ import torch
 from transformers import MambaConfig, MambaForCausalLM
 
 from engine.errors import UserError
-from engine.memory import estimate, require_memory
+from engine.footprint import demand_of, need_of, sizes_of
+from engine.memory import require_memory
 from engine.model import LanguageModel
 from engine.prompts import PromptEntry, encode_prompts, read_prompts
 from engine.settings import Sampling, Settings
@@ -268,21 +269,23 @@ def test_case_28_a_broken_draft_costs_acceptance_and_nothing_else(method: str) -
 def test_case_29_a_run_that_cannot_fit_is_refused_before_it_begins() -> None:
     pair = tiny_pair()
     assert pair.draft is not None
-    models = [pair.target, pair.draft]
-    needed = estimate(models, rows=8, columns=100, tokens=4)
+    settings = Settings(method="slotspec", batch_size=8, draft_tokens=3, max_new_tokens=90)
+    lengths = [10] * 8
+    demand = demand_of(settings, lengths, pair.target.context)
+    need = need_of(sizes_of(pair.target), demand)
     per_token = 2 * 2 * 2 * 8 * 8  # K and V, layers, heads, head size, bytes
-    assert needed.kv == 2 * 2 * 8 * 104 * per_token
-    assert needed.logits == 8 * 4 * 40 * 8
-    require_memory(models, rows=8, columns=100, tokens=4, free=needed.total)
-    with pytest.raises(UserError, match="lower --batch-size or --max-new-tokens") as caught:
-        require_memory(models, rows=8, columns=100, tokens=4, free=needed.total - 1)
-    assert "8 rows of 100 tokens" in str(caught.value)
+    assert need.kv == 8 * (100 + 4 + 1) * per_token
+    assert need.logits == 2 * 8 * 4 * 40 * 8
+    total = (need + need_of(sizes_of(pair.draft), demand, drafts=True)).total
+    require_memory(pair.target, pair.draft, [settings], lengths, free=total)
+    with pytest.raises(UserError, match=r"this run needs .* lower --batch-size to 7"):
+        require_memory(pair.target, pair.draft, [settings], lengths, free=total - 1)
 
 
 @every_method
 def test_case_29_every_run_is_checked(method: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("engine.memory.free_bytes", lambda device: 1000)
-    with pytest.raises(UserError, match=r"0\.0 GB are free"):
+    with pytest.raises(UserError, match=r"0\.000 GB are free"):
         run(tiny_pair(), method)
 
 

@@ -132,6 +132,7 @@ class LiveSource:
         request = self.request
         obtain_models(resolve(request.pair), progress)
         progress("importing torch", None)
+        from engine.pairs.job import Workload
         from engine.pairs.load import load_pair
         from engine.prompts import encode_prompts
 
@@ -140,6 +141,7 @@ class LiveSource:
             device=settings.device,
             dtype=settings.dtype,
             threads=settings.threads or _threads(),
+            workload=Workload((settings,), request.prompts, request.chat),
             progress=progress,
         )
         progress("encoding the prompts", None)

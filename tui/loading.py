@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from engine.errors import UserError
 from engine.pairs.registry import resolve
 from engine.records import Prompt
-from engine.settings import METHODS
+from engine.settings import METHODS, Settings
 from tui.options import Chosen
 from tui.progress import ProgressLine
 
@@ -16,8 +16,13 @@ if TYPE_CHECKING:
     from engine.pairs.load import Pair
 
 
-def load(options: Chosen, line: ProgressLine) -> tuple[Pair, tuple[Prompt, ...]]:
+def load(
+    options: Chosen, line: ProgressLine, lanes: Sequence[Settings] = ()
+) -> tuple[Pair, tuple[Prompt, ...]]:
     """Load the pair and encode the prompts.
+
+    Args:
+        lanes: what is to be run at once, where it is more than the options say.
 
     Raises:
         UserError: see `load_pair` and `encode_prompts`.
@@ -26,6 +31,7 @@ def load(options: Chosen, line: ProgressLine) -> tuple[Pair, tuple[Prompt, ...]]
 
     obtain_models(resolve(options.pair), line.stage)
     line.stage("loading torch", None)
+    from engine.pairs.job import Workload
     from engine.pairs.load import load_pair
     from engine.prompts import encode_prompts
 
@@ -35,6 +41,7 @@ def load(options: Chosen, line: ProgressLine) -> tuple[Pair, tuple[Prompt, ...]]
         device=settings.device,
         dtype=settings.dtype,
         threads=settings.threads,
+        workload=Workload(tuple(lanes) or (settings,), options.prompts, options.chat),
         progress=line.stage,
     )
     return pair, encode_prompts(options.prompts, pair.tokenizer, options.chat, pair.info.context)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
@@ -11,15 +10,22 @@ from typing import Any
 import msgspec
 import torch
 from msgspec.structs import replace
-from transformers import AutoModelForCausalLM, AutoTokenizer
 from transformers.utils import logging as transformers_logging
 
-from engine.chat import format_template, own_template
 from engine.device import resolve_device, resolve_dtype, use_threads
 from engine.distill.package import is_compact, load_compact
 from engine.errors import UserError
 from engine.model import LanguageModel
 from engine.pairs import hub, smollm2
+from engine.pairs.job import Job, Progress, Workload
+from engine.pairs.parts import (
+    eos_ids_of,
+    first_layers,
+    load_model,
+    load_tokenizer,
+    vocabulary_of,
+    wrap,
+)
 from engine.pairs.registry import (
     BUILT_IN_DRAFT,
     LOOKUP,
@@ -30,11 +36,10 @@ from engine.pairs.registry import (
     PairSpec,
     resolve,
 )
+from engine.pairs.room import SMOLLM2_DRAFT, require_room
 from engine.phrases import PhraseTable
 from engine.records import PairInfo
 from engine.tokenizer import Tokenizer, first_difference, known_to_one
-
-Progress = Callable[[str, float | None], None]
 
 SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
 _FIRST_LAYERS = 6
@@ -65,6 +70,7 @@ def load_pair(
     device: str = "auto",
     dtype: str = "auto",
     threads: int = 0,
+    workload: Workload | None = None,
     progress: Progress = lambda stage, fraction: None,
 ) -> Pair:
     """Obtain and load a pair.
@@ -73,11 +79,12 @@ def load_pair(
         device, dtype: names of `engine.settings`; `auto` is resolved here (read what it
             became from `pair.target.device` and `.dtype`).
         threads: CPU threads for torch; 0 leaves torch's own choice.
+        workload: what it is loaded for; before the weights are, it is checked to fit.
         progress: called with each stage; an exception that it raises cancels.
 
     Raises:
-        UserError: the pair, the device or the dtype is unknown, weights cannot be had, or
-            the tokenizers differ.
+        UserError: the pair, the device or the dtype is unknown, weights cannot be had, the
+            tokenizers differ, or the memory will not do.
     """
     spec = resolve(request)
     where = resolve_device(device)
@@ -88,12 +95,12 @@ def load_pair(
     use_threads(threads)
     transformers_logging.set_verbosity_error()
     transformers_logging.disable_progress_bar()
-    sources = {"toy": _toy, "smollm2": _smollm2, "models": _models}
-    parts = sources[spec.kind](spec, where, kind, progress)
+    job = Job(spec, where, beside, kind, workload, progress)
+    parts = {"toy": _toy, "smollm2": _smollm2, "models": _models}[spec.kind](job)
     if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
         parts = replace(parts, phrases=_phrases(spec, parts.target))
     elif parts.draft is None and spec.draft != LOOKUP:
-        parts = _with_other_draft(parts, beside, progress)
+        parts = _with_other_draft(parts, job)
     if beside != where:
         parts = replace(parts, draft=_moved(parts, beside))
     return _pair(parts)
@@ -125,62 +132,66 @@ def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
         return PhraseTable.load(place, vocabulary)
 
 
-def _toy(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
+def _toy(job: Job) -> _Parts:
     from engine.pairs.toy import toy_models, toy_tokenizer
 
-    progress("building the toy pair", None)
-    target, draft = toy_models(dtype=dtype)
+    job.progress("building the toy pair", None)
+    target, draft = toy_models(dtype=job.dtype)
     return _Parts(
-        spec=spec,
-        target=target.to(device),
+        spec=job.spec,
+        target=target.to(job.device),
         tokenizer=toy_tokenizer(),
-        draft=draft.to(device) if spec.draft == TOY_DRAFT else None,
+        draft=draft.to(job.device) if job.spec.draft == TOY_DRAFT else None,
     )
 
 
-def _smollm2(
-    spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress
-) -> _Parts:
+def _smollm2(job: Job) -> _Parts:
+    spec, progress = job.spec, job.progress
     directory = smollm2.acquire(progress)
+    tokenizer = load_tokenizer(directory, spec.target)
+    require_room(job, directory, tokenizer)
     progress("loading the target", None)
-    target = _load(directory, spec.target, dtype).to(device)
-    parts = _Parts(spec=spec, target=target, tokenizer=_tokenizer(directory, spec.target))
+    target = load_model(directory, spec.target, job.dtype, job.device)
+    parts = _Parts(spec=spec, target=target, tokenizer=tokenizer)
     if spec.draft != BUILT_IN_DRAFT:
         return parts
     progress("loading the draft", None)
-    packed = resources.files("engine").joinpath("weights/smollm2_draft")
+    packed = resources.files("engine").joinpath(SMOLLM2_DRAFT)
     if not packed.is_dir() or not any(packed.iterdir()):
         named = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
         return replace(parts, spec=named, draft=first_layers(target, _FIRST_LAYERS))
     with resources.as_file(packed) as place:
-        draft, hot_ids = load_compact(place, target, dtype)
+        draft, hot_ids = load_compact(place, target, job.dtype)
     return replace(parts, draft=draft, hot_ids=hot_ids)
 
 
-def _models(spec: PairSpec, device: torch.device, dtype: torch.dtype, progress: Progress) -> _Parts:
+def _models(job: Job) -> _Parts:
+    spec, progress = job.spec, job.progress
     directory = hub.obtain(spec.target, spec.target_revision, progress)
-    tokenizer = _tokenizer(directory, spec.target)
+    tokenizer = load_tokenizer(directory, spec.target)
+    spread = require_room(job, directory, tokenizer)
     progress(f"loading {spec.target}", None)
-    return _Parts(
-        spec=spec, target=_load(directory, spec.target, dtype).to(device), tokenizer=tokenizer
-    )
+    target = load_model(directory, spec.target, job.dtype, job.device, spread=spread)
+    return _Parts(spec=spec, target=target, tokenizer=tokenizer)
 
 
-def _with_other_draft(parts: _Parts, device: torch.device, progress: Progress) -> _Parts:
+def _with_other_draft(parts: _Parts, job: Job) -> _Parts:
     """With the draft that the spec names. It is checked to share the target's tokenizer, as far
     as both know a token; what `distill` writes does so, and may have a hot vocabulary."""
-    spec = parts.spec
+    spec, progress = parts.spec, job.progress
     if is_compact(spec.draft):
         progress(f"loading {spec.draft}", None)
-        draft, hot_ids = load_compact(Path(spec.draft), parts.target, parts.target.dtype)
+        draft, hot_ids = load_compact(Path(spec.draft), parts.target, job.dtype)
         return replace(parts, draft=draft, hot_ids=hot_ids)
     directory = hub.obtain(spec.draft, spec.draft_revision, progress)
-    never = _never(parts, _tokenizer(directory, spec.draft))
+    never = _never(parts, load_tokenizer(directory, spec.draft))
     progress(f"loading {spec.draft}", None)
-    draft = _load(directory, spec.draft, parts.target.dtype).to(device)
+    draft = load_model(directory, spec.draft, job.dtype, job.beside)
     columns = min(vocabulary_of(draft), vocabulary_of(parts.target))
     kept = [token for token in never if token < columns]
-    return replace(parts, draft=draft, never=torch.tensor(kept, device=device) if kept else None)
+    return replace(
+        parts, draft=draft, never=torch.tensor(kept, device=job.beside) if kept else None
+    )
 
 
 def _never(parts: _Parts, theirs: Any | None) -> list[int]:
@@ -219,22 +230,10 @@ def _moved(parts: _Parts, device: torch.device) -> Any:
     return draft.to(device)
 
 
-def first_layers(target: Any, layers: int) -> Any:
-    """A draft made of the target's first layers and its head; the weights are shared."""
-    config = type(target.config).from_dict(target.config.to_dict())
-    config.num_hidden_layers = layers
-    with torch.device("meta"):
-        draft = type(target)(config)
-    draft.load_state_dict(target.state_dict(), strict=False, assign=True)
-    draft.model.rotary_emb = target.model.rotary_emb
-    draft.tie_weights()
-    return draft.eval()
-
-
 def _pair(parts: _Parts) -> Pair:
     spec = parts.spec
-    eos_ids = _eos_ids(parts.target, parts.tokenizer)
-    tokenizer = _wrap(parts, eos_ids)
+    eos_ids = eos_ids_of(parts.target, parts.tokenizer)
+    tokenizer = wrap(spec, parts.tokenizer, parts.target.config, eos_ids)
     target = LanguageModel(parts.target, eos_ids=eos_ids, name=spec.target)
     draft = None
     if parts.draft is not None:
@@ -263,64 +262,3 @@ def _pair(parts: _Parts) -> Pair:
         phrases=parts.phrases,
         never=parts.never,
     )
-
-
-def _wrap(parts: _Parts, eos_ids: tuple[int, ...]) -> Tokenizer:
-    spec, hf = parts.spec, parts.tokenizer
-    config = parts.target.config.get_text_config()
-    bos = getattr(hf, "bos_token_id", None)
-    written = spec.chat_format if hf is not None else ""
-    return Tokenizer(
-        hf,
-        name=spec.target,
-        eos_ids=eos_ids,
-        pad_id=getattr(hf, "pad_token_id", None),
-        bos_id=bos if bos is not None else _first(config.bos_token_id),
-        vocabulary=None if hf is not None else config.vocab_size,
-        template=format_template(hf, written)
-        if written
-        else own_template(hf, thinking=spec.thinking),
-    )
-
-
-def vocabulary_of(model: Any) -> int:
-    """Columns of a model's head."""
-    return int(model.config.get_text_config().vocab_size)
-
-
-def _eos_ids(model: Any, hf_tokenizer: Any | None) -> tuple[int, ...]:
-    """Every end of the generation config; else of the config; else the tokenizer's."""
-    for holder in (
-        getattr(model, "generation_config", None), model.config.get_text_config(), hf_tokenizer
-    ):  # fmt: skip
-        value = getattr(holder, "eos_token_id", None)
-        if value is not None:
-            found = [value] if isinstance(value, int) else value
-            return tuple(dict.fromkeys(int(token) for token in found))
-    return ()
-
-
-def _first(value: Any) -> int | None:
-    if isinstance(value, list):
-        return int(value[0]) if value else None
-    return None if value is None else int(value)
-
-
-def _load(directory: Path, name: str, dtype: torch.dtype) -> Any:
-    try:
-        model = AutoModelForCausalLM.from_pretrained(
-            str(directory), local_files_only=True, dtype=dtype
-        )
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise UserError(hub.cannot_load(name, error)) from error
-    return model.eval()
-
-
-def _tokenizer(directory: Path, name: str) -> Any | None:
-    """None where the model comes without one: token ids can then be given and shown."""
-    if not hub.has_tokenizer(directory):
-        return None
-    try:
-        return AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
-    except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
-        raise UserError(hub.cannot_load(f"the tokenizer of {name}", error)) from error

@@ -59,11 +59,11 @@ def bench(
         sizes = str(options.settings.batch_size) if given("batch_size") else DEFAULT_SIZES
     batch_sizes = batch_size_list(sizes)
     with ProgressLine(quiet=options.quiet) as line:
-        line.stage("loading torch", None)
+        largest = msgspec.structs.replace(options.settings, batch_size=max(batch_sizes))
+        pair, prompts = load(options, line, [largest])
         from engine.bench import bench as time_methods
         from engine.verify import runnable_methods
 
-        pair, prompts = load(options, line)
         result = time_methods(
             pair,
             options.settings,
