@@ -85,8 +85,8 @@ def _obstacle(hf_model: Any, config: Any, text: Any) -> str:
         )
     if kind in _ALIBI or getattr(text, "alibi", False):
         return (
-            f"{kind} tells positions by a bias on the attention (ALiBi), which counts columns, "
-            "padding included; choose a model with rotary or learned positions"
+            f"{kind} tells positions by a bias on the attention (ALiBi) that it makes by itself, "
+            "not from the positions it is fed; choose a model with rotary or learned positions"
         )
     if kind in _SINKS:
         return f"{kind} attends to sinks beside the tokens, which no mask expresses; {_choose()}"

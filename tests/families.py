@@ -42,7 +42,7 @@ _MIXED = {**_SLIDING, "use_sliding_window": True, "layer_types": _TYPES}
 VARIANTS: dict[str, tuple[str, dict[str, Any]]] = {
     **{kind: (kind, {}) for kind in ARCHITECTURES},
     "cohere2": ("cohere2", _MIXED),
-    "gemma2": ("gemma2", {**_MIXED, "attn_logit_softcapping": 2.0, "query_pre_attn_scalar": 4}),
+    "gemma2": ("gemma2", {**_MIXED, "attn_logit_softcapping": 0.2, "query_pre_attn_scalar": 4}),
     "gemma3": (
         "gemma3",
         {
