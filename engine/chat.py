@@ -22,6 +22,9 @@ THINKING = "enable_thinking"
 """The variable by which templates switch a model's thinking on and off."""
 
 
+NO_THINKING = "--thinking: this model's chat format has no thinking to switch on"
+
+
 def own_template(hf: Any | None, *, thinking: bool = False) -> Template | None:
     """The tokenizer's own template, where it has one.
 
@@ -33,7 +36,7 @@ def own_template(hf: Any | None, *, thinking: bool = False) -> Template | None:
     """
     written = getattr(hf, "chat_template", None)
     if thinking and THINKING not in str(written):
-        raise UserError("--thinking: this model's chat template has no thinking to switch on")
+        raise UserError(NO_THINKING)
     if hf is None or not written:
         return None
 

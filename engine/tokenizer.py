@@ -72,6 +72,7 @@ class Tokenizer:
         self._byte_level = "ByteLevel" in kinds
         self._strips_first_space = not self._byte_level and bool({"Strip", "Metaspace"} & kinds)
         self._bytes: dict[int, bytes] = {}
+        self._map: dict[str, int] | None = None
 
     @property
     def has_chat(self) -> bool:
@@ -121,7 +122,9 @@ class Tokenizer:
 
     def token_map(self) -> dict[str, int]:
         """Every token's own spelling and id (empty where there is no tokenizer)."""
-        return dict(self.hf.get_vocab()) if self.hf is not None else {}
+        if self._map is None:
+            self._map = dict(self.hf.get_vocab()) if self.hf is not None else {}
+        return self._map
 
     def _look_up(self, token: int) -> bytes:
         if token in self._added:
@@ -174,11 +177,13 @@ def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
     """The first token that both know, and to which they give different ids, in words; None:
     there is none, and the one can draft for the other."""
     ours, theirs = target.token_map(), draft.token_map()
-    for spelled, token in sorted(ours.items(), key=lambda item: item[1]):
-        other = theirs.get(spelled, token)
-        if other != token:
-            return f"token {spelled!r} is {token} for the target and {other} for the draft"
-    return None
+    differing = [
+        (token, spelled) for spelled, token in ours.items() if theirs.get(spelled, token) != token
+    ]
+    if not differing:
+        return None
+    token, spelled = min(differing)
+    return f"token {spelled!r} is {token} for the target and {theirs[spelled]} for the draft"
 
 
 def known_to_one(target: Tokenizer, draft: Tokenizer) -> list[int]:
@@ -190,7 +195,7 @@ def known_to_one(target: Tokenizer, draft: Tokenizer) -> list[int]:
     ours, theirs = target.token_map(), draft.token_map()
     if not ours or not theirs:
         return []
-    return sorted({token for _, token in ours.items() ^ theirs.items()})
+    return sorted({token for _, token in ours.items() ^ theirs.items()}) if ours != theirs else []
 
 
 def _decoder_kinds(hf: Any | None) -> set[str]:
@@ -200,7 +205,7 @@ def _decoder_kinds(hf: Any | None) -> set[str]:
         return set()
     import json
 
-    described = json.loads(backend.to_str())["decoder"]
+    described = json.loads(backend.decoder.__getstate__())
     return {part["type"] for part in [described, *described.get("decoders", [])]}
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.chat import format_template, own_template
+from engine.chat import NO_THINKING, format_template, own_template
 from engine.errors import UserError, is_out_of_memory
 from engine.pairs import hub
 from engine.pairs.registry import PairSpec
@@ -21,10 +21,15 @@ def wrap(spec: PairSpec, hf: Any | None, config: Any, eos_ids: tuple[int, ...]) 
     Args:
         hf: transformers' own; None where the target comes without one.
         config: the target's.
+
+    Raises:
+        UserError: thinking is asked for, and the format has no switch for it.
     """
     config = config.get_text_config()
     bos = getattr(hf, "bos_token_id", None)
     written = spec.chat_format if hf is not None else ""
+    if written and spec.thinking:
+        raise UserError(NO_THINKING)
     return Tokenizer(
         hf,
         name=spec.target,
