@@ -51,14 +51,19 @@ class Fusion(nn.Module):
 
     def __init__(self, hidden: int) -> None:
         super().__init__()
-        self.token = nn.RMSNorm(hidden, eps=1e-5)
-        self.state = nn.RMSNorm(hidden, eps=1e-5)
-        self.join = nn.Linear(2 * hidden, hidden, bias=False)
+        self.norm = nn.RMSNorm(hidden, eps=1e-5)
+        self.token = nn.Linear(hidden, hidden, bias=False)
+        self.own = nn.Linear(hidden, hidden, bias=False)
 
     def forward(self, embedded: Tensor, before: Tensor) -> Tensor:
         """Both [rows, tokens, hidden]; so is the result."""
-        joined: Tensor = self.join(torch.cat([self.token(embedded), self.state(before)], dim=-1))
+        joined: Tensor = self.token(self.norm(embedded)) + before
         return joined
+
+    def carry(self, state: Tensor) -> Tensor:
+        """The vector that a state of the draft's own stands for, same shape."""
+        vector: Tensor = self.own(state)
+        return vector
 
 
 class StateTap:
@@ -73,9 +78,10 @@ class StateTap:
         self._states: dict[int, Tensor] = {}
         self._order = (-1, *layers)
         inner: Any = hf_model.base_model
-        for index in layers:
-            inner.layers[index].register_forward_hook(self._keep(index))
-        inner.register_forward_hook(self._keep(-1))
+        self._hooks = [
+            module.register_forward_hook(self._keep(index))
+            for index, module in [(-1, inner), *((index, inner.layers[index]) for index in layers)]
+        ]
 
     def _keep(self, index: int) -> Any:
         def hook(module: nn.Module, given: Any, output: Any) -> None:
@@ -89,6 +95,11 @@ class StateTap:
         states = [self._states[index] for index in self._order]
         self._states.clear()
         return states
+
+    def close(self) -> None:
+        """Let go of the model."""
+        for hook in self._hooks:
+            hook.remove()
 
 
 class FeatureReader:
@@ -123,7 +134,7 @@ class FeatureModel(LanguageModel):
     def forward(self, feed: Feed, store: KVStore, *, keep: int = 0) -> Tensor:
         logits = super().forward(feed, store, keep=keep)
         # the next token's vector, unless the target says better by then
-        store.carried = self._tap.take()[0][:, -1:]
+        store.carried = self._fusion.carry(self._tap.take()[0][:, -1:])
         return logits
 
     def inputs(

@@ -52,7 +52,7 @@ class KVStore:
     Attributes:
         beside: on a feature draft's side (`engine.features`), the target's store, whose
             cells lie alike; None elsewhere.
-        carried: on a feature draft's side, its own state of the last token fed.
+        carried: on a feature draft's side, the vector of its own state of the last token fed.
         keeps_features: on the target's side, whether a draft reads its feature vectors,
             which then are the last of the buffers, [cells, 1, width].
     """

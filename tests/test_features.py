@@ -70,7 +70,7 @@ def alone(tokens: list[int], count: int) -> list[int]:
         states = draft.model(
             inputs_embeds=fusion(embedded, before), use_cache=False
         ).last_hidden_state
-        own.append(states[0, -1])
+        own.append(fusion.carry(states[0, -1]))
         text.append(int(draft.lm_head(states[0, -1]).argmax()))
     return text[len(tokens) :]
 

@@ -55,7 +55,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--model-pair", metavar="NAME", help=f"Target and draft. [default: {DEFAULT_PAIR}]"
     ),
     click.option("--target", metavar="PATH_OR_ID", help="Any causal LM as the target."),
-    click.option("--draft", metavar="PATH_OR_ID", help="Its draft, or 'lookup': no draft model."),
+    click.option("--draft", metavar="PATH_OR_ID", help="Its draft; or features, lookup, phrases."),
     click.option("--draft-device", metavar="NAME", help="The draft's. [default: the target's]"),
     click.option(
         "--method",

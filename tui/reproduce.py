@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from engine.errors import UserError
-from engine.pairs.registry import MODEL_FREE, all_pairs
+from engine.pairs.registry import CHOICES, all_pairs
 from engine.prompts import shipped_prompts
 from engine.records import RunHeader
 from engine.settings import Sampling, Settings
@@ -52,7 +52,7 @@ def _pair(header: RunHeader) -> list[str]:
         return ["--target", pair.target, *draft, *rest, *(["--thinking"] if pair.thinking else [])]
     if spec.thinking != pair.thinking:
         rest.append("--thinking" if pair.thinking else "--no-thinking")
-    other = spec.draft_name != pair.draft and (spec.kind == "models" or pair.draft in MODEL_FREE)
+    other = spec.draft_name != pair.draft and (spec.kind == "models" or pair.draft in CHOICES)
     return ["--model-pair", pair.name, *(draft if other else []), *rest]
 
 

@@ -27,10 +27,9 @@ def build_feature_draft(
     hot_ids: Tensor,
     dtype: torch.dtype | None = None,
 ) -> FeatureStudent:
-    """A feature draft that starts as some of the target's layers.
+    """A feature draft of some of the target's layers, the wire to which is still to be fitted.
 
-    Embedding and head are the target's and frozen; the final norm is a copy of its own. The
-    wire starts as the target's final state and the token, half and half.
+    Embedding and head are the target's and frozen; the final norm is a copy of its own.
     """
     bad = [layer for layer in reads if not 0 <= layer < len(target.model.layers)]
     if bad:
@@ -39,10 +38,6 @@ def build_feature_draft(
     draft.model.norm = copy.deepcopy(draft.model.norm).requires_grad_(True)
     hidden = target.config.hidden_size
     features, fusion = Features(hidden, reads), Fusion(hidden)
-    half = torch.eye(hidden)
-    with torch.no_grad():
-        features.project.weight.mul_(0.1)[:, :hidden] += half
-        fusion.join.weight.mul_(0.1).add_(torch.cat([half, half], dim=1) / 2)
     place = draft.lm_head.weight
     student = FeatureStudent(draft, fusion, features)
     features.to(place.device, place.dtype)

@@ -1,14 +1,16 @@
-"""What the draft learns from: the target's final hidden state at each token, kept in a file.
+"""What the draft learns from: the target's hidden states at each token, kept in a file.
+
+It is the final state, and for a feature draft those of some layers beside it.
 
 The frozen shared head turns a state into the exact distribution at a small price, so the target
 runs once over each sequence however long the training is. The file is memory-mapped: it takes
-``2 × hidden size`` bytes a token on the disk and next to nothing in memory.
+``2 × hidden size`` bytes a token and state on the disk, and next to nothing in memory.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ from torch import Tensor
 
 from engine.distill.checkpoint import replace_with
 from engine.distill.tokens import TokenData
+from engine.features import StateTap
 
 
 def pad_rows(data: TokenData, indices: list[int], limit: int) -> tuple[Tensor, Tensor]:
@@ -54,16 +57,23 @@ def hidden_states(model: Any, ids: Tensor) -> Tensor:
 
 
 class Labels:
-    """The stored states of a set: ``states[offsets[i] + t]`` is of token ``t`` of row ``i``."""
+    """The stored states of a set: ``states[offsets[i] + t]`` is of token ``t`` of row ``i``.
 
-    def __init__(self, directory: Path, data: TokenData, hidden: int, limit: int) -> None:
-        self.data, self.limit = data, limit
+    Args:
+        reads: layers whose outputs are stored behind the final state.
+    """
+
+    def __init__(
+        self, directory: Path, data: TokenData, hidden: int, limit: int, reads: Sequence[int] = ()
+    ) -> None:
+        self.data, self.limit, self.reads = data, limit, tuple(reads)
         directory.mkdir(parents=True, exist_ok=True)
-        stem = f"labels-{data.key()}-{limit}"
+        stem = "-".join(map(str, ["labels", data.key(), limit, *reads]))
         self.path, self.mark = directory / f"{stem}.bf16", directory / f"{stem}.json"
-        size = max(1, len(data.tokens)) * hidden
+        width = hidden * (1 + len(self.reads))
+        size = max(1, len(data.tokens)) * width
         flat = torch.from_file(str(self.path), shared=True, size=size, dtype=torch.bfloat16)
-        self.states = flat.view(-1, hidden)
+        self.states = flat.view(-1, width)
 
     def done(self) -> int:
         """How many groups of sequences are labelled already."""
@@ -80,12 +90,14 @@ class Labels:
     ) -> None:
         """Run the target over what is not labelled yet."""
         groups = list(by_length(self.data, list(range(len(self.data))), budget, self.limit))
+        tap = StateTap(target, self.reads)
         for place in range(self.done(), len(groups)):
             if stop is not None and stop():
-                return
+                break
             group = groups[place]
             ids, real = pad_rows(self.data, group, self.limit)
-            states = hidden_states(target, ids).to("cpu", torch.bfloat16)
+            hidden_states(target, ids)
+            states = torch.cat(tap.take(), dim=-1).to("cpu", torch.bfloat16)
             for row, i in enumerate(group):
                 start, length = int(self.data.offsets[i]), int(real[row].sum())
                 self.states[start : start + length] = states[row, :length]
@@ -93,6 +105,7 @@ class Labels:
             replace_with(self.mark, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
             if progress is not None:
                 progress(place + 1, len(groups))
+        tap.close()
 
     def rows(self, indices: list[int], width: int) -> Tensor:
         """Padded states ``[rows, width, hidden]`` of the sequences ``indices``."""

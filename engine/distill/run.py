@@ -16,6 +16,7 @@ from engine.device import resolve_device, resolve_dtype
 from engine.distill.batches import Source
 from engine.distill.chat import answer_marker, eos_ids, question_ids
 from engine.distill.checkpoint import NAME, replace_with
+from engine.distill.feature_draft import build_feature_draft, save_feature_draft
 from engine.distill.generate import Request, generate
 from engine.distill.heal import bridge
 from engine.distill.labels import Labels
@@ -25,8 +26,9 @@ from engine.distill.package import save_compact
 from engine.distill.selfdata import WritingPlan, write_data
 from engine.distill.student import build_draft, check_target, hot_vocabulary, parse_layers
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
-from engine.distill.train import Progress, Trainer, TrainPlan
+from engine.distill.train import FeatureTrainer, Progress, Trainer, TrainPlan
 from engine.distill.validate import validate
+from engine.distill.wire import fit_wire
 from engine.distill.yardstick import all_prompts
 from engine.errors import RunError, UserError
 
@@ -55,6 +57,7 @@ class DistillSettings:
     validate_every: int = 250
     checkpoint_seconds: float = 45.0
     max_steps: int | None = None
+    reads: str = ""  # layers whose states a feature draft reads; "" = an ordinary draft
 
 
 @dataclass(frozen=True)
@@ -110,33 +113,42 @@ def distill_model(
     """The same for a target in memory. Without a tokenizer, token data must be given."""
     check_target(target)
     layers = parse_layers(settings.layers, len(target.model.layers))
+    reads = parse_reads(settings.reads, len(target.model.layers))
+    check_reads(layers, reads)
     work = settings.out / "work"
     work.mkdir(parents=True, exist_ok=True)
-    remember(work, {"layers": layers, "hot_vocab": settings.hot_vocab, "seed": settings.seed})
+    choices = {"layers": layers, "hot_vocab": settings.hot_vocab, "seed": settings.seed}
+    remember(work, choices | ({"reads": reads} if reads else {}))
     began = time.monotonic()
     eos = eos_ids(target, tokenizer)
 
     data = gather(target, tokenizer, settings, work, tell, stop)
     hot_ids = hot_tokens(target, [d for d, _ in data], settings, work, eos)
-    draft = build_draft(target, layers, hot_ids)
+    draft: Any = (
+        build_feature_draft(target, layers, reads, hot_ids)
+        if reads
+        else build_draft(target, layers, hot_ids)
+    )
 
     sources, held_out = [], []
     for number, (tokens, weight) in enumerate(data):
-        labels = label(
-            target, tokens, settings, work, f"label {number + 1}/{len(data)}", tell, stop
-        )
+        name = f"label {number + 1}/{len(data)}"
+        labels = label(target, tokens, reads, settings, work, name, tell, stop)
         train_on, held = split(len(tokens), settings.seed)
         sources.append(Source(labels, train_on, weight))
         held_out.append((labels, held))
     yard = None
     if tokenizer is not None:
         answers = yardstick(target, tokenizer, work, eos, tell)
-        yard = label(target, answers, settings, work, "label yardstick", tell, stop)
+        yard = label(target, answers, reads, settings, work, "label yardstick", tell, stop)
     if stop is not None and stop():
         raise Stopped("stopped before the training; --resume goes on from here")
     if not (work / NAME).exists():
         tell(Stage("bridge"))
-        bridge(target, draft, layers, data[-1][0], limit=settings.max_length)
+        if reads:
+            fit_wire(draft, sources[-1].labels, layers[0])
+        else:
+            bridge(target, draft, layers, data[-1][0], limit=settings.max_length)
     head = target.get_output_embeddings().weight
 
     def figures() -> dict[str, Any]:
@@ -155,7 +167,7 @@ def distill_model(
         max_steps=settings.max_steps,
         seed=settings.seed,
     )
-    trainer = Trainer(draft, sources, eos, plan, work)
+    trainer = (FeatureTrainer if reads else Trainer)(draft, sources, eos, plan, work)
     if settings.resume and trainer.resume():
         tell(Stage("train", note=f"resumed at step {trainer.step}"))
     total = sum(len(tokens.tokens) for tokens, _ in data)
@@ -175,7 +187,8 @@ def distill_model(
             "dtype": str(draft.lm_head.weight.dtype).removeprefix("torch."),
         },
     }
-    save_compact(settings.out, draft, layers, hot_ids, int8=settings.int8, figures=final)
+    save = save_feature_draft if reads else save_compact
+    save(settings.out, draft, layers, hot_ids, int8=settings.int8, figures=final)
     tell(Stage("done", figures=final))
     return settings.out
 
@@ -184,6 +197,23 @@ def _pair(
     held: tuple[Labels, list[int]], head: Any, hot: Any
 ) -> tuple[Labels, Any, Any, list[int]]:
     return held[0], head, hot, held[1]
+
+
+def parse_reads(text: str, total: int) -> list[int]:
+    """Indices such as ``2,14,26``; one alone is an index too. Empty: none."""
+    if not text:
+        return []
+    return parse_layers(f"{text}-{text}" if text.isdigit() else text, total)
+
+
+def check_reads(layers: list[int], reads: list[int]) -> None:
+    """A feature draft keeps the target's last layers, and reads the one in front of them."""
+    if reads and layers[0] - 1 not in reads:
+        raise UserError(
+            f"--reads must name layer {layers[0] - 1}, in front of the first that is kept"
+            if layers[0]
+            else "--reads goes with late layers, such as --layers 27-29 --reads 2,14,26"
+        )
 
 
 def remember(work: Path, choices: dict[str, Any]) -> None:
@@ -266,13 +296,15 @@ def hot_tokens(
 def label(
     target: Any,
     data: TokenData,
+    reads: list[int],
     settings: DistillSettings,
     work: Path,
     name: str,
     tell: Report,
     stop: Callable[[], bool] | None,
 ) -> Labels:
-    labels = Labels(work / "labels", data, target.config.hidden_size, settings.max_length)
+    hidden = target.config.hidden_size
+    labels = Labels(work / "labels", data, hidden, settings.max_length, reads)
     labels.fill(target, progress=lambda done, total: tell(Stage(name, done, total)), stop=stop)
     return labels
 
@@ -302,7 +334,7 @@ def memory_note(target: Any, trainer: Trainer, tokens: int, settings: DistillSet
         config, "intermediate_size", 4 * config.hidden_size
     )
     activations = settings.batch * (hot * 16 + len(trainer.draft.model.layers) * wide * size)
-    disk = tokens * config.hidden_size * 2
+    disk = tokens * trainer.sources[0].labels.states.shape[1] * 2
     return (
         f"memory about {(weights + trainer.memory_bytes() + activations) / 2**30:.1f} GiB, "
         f"labels {disk / 2**30:.2f} GiB on the disk"

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
-from engine.distill.batches import Source, load_batch, plan_epoch
+from engine.distill.batches import Batch, Source, load_batch, plan_epoch
 from engine.distill.checkpoint import load_checkpoint, save_checkpoint
 from engine.distill.labels import hidden_states
 from engine.distill.loss import LossWeights, SoftLabelLoss
@@ -35,6 +36,8 @@ class TrainPlan:
     validate_every: int = 250
     max_steps: int | None = None
     seed: int = 0
+    ahead: int = 3  # steps that a feature draft is unrolled for
+    fade: float = 0.8  # weight of each of these steps against the one before
 
 
 @dataclass(frozen=True)
@@ -140,13 +143,8 @@ class Trainer:
     def train_step(self, pairs: list[tuple[int, int]]) -> tuple[float, int]:
         """One update; the loss and the number of tokens."""
         batch = load_batch(self.sources, pairs, self.plan.loss.prompt, self.eos)
-        device = self.live[0].device
-        states = hidden_states(self.draft, batch.ids)
-        chosen = (batch.real & (torch.arange(batch.ids.shape[1])[None] > 0)).to(device)
-        total, divergence = self.loss(
-            states[chosen], batch.states.to(device)[chosen], batch.weight.to(device)[chosen]
-        )
-        total.backward()
+        total, divergence = self.losses(batch)
+        torch.autograd.backward(total)
         for master, live in zip(self.masters, self.live, strict=True):
             master.grad = None if live.grad is None else live.grad.float()
             live.grad = None
@@ -157,6 +155,20 @@ class Trainer:
         self.optimizer.zero_grad(set_to_none=True)
         self.publish()
         return float(divergence), int(batch.real.sum())
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        """The total, and the divergence alone."""
+        return self.compare(hidden_states(self.draft, batch.ids), batch)
+
+    def compare(self, states: Tensor, batch: Batch, first: int = 1) -> tuple[Tensor, Tensor]:
+        """The draft's final states against the target's, from token `first` of each row on."""
+        device = self.live[0].device
+        chosen = (batch.real & (torch.arange(batch.ids.shape[1])[None] >= first)).to(device)
+        truth = batch.states[..., : states.shape[-1]].to(device)
+        found: tuple[Tensor, Tensor] = self.loss(
+            states[chosen], truth[chosen], batch.weight.to(device)[chosen]
+        )
+        return found
 
     def run(
         self,
@@ -215,3 +227,18 @@ class Trainer:
             else:
                 self.epoch, self.place = self.epoch + 1, 0
         self.save()
+
+
+class FeatureTrainer(Trainer):
+    """A feature draft is trained on its own states as well, some steps ahead."""
+
+    def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
+        device = self.live[0].device
+        totals, divergences = [], []
+        steps = self.draft.unroll(batch.ids.to(device), batch.states.to(device), self.plan.ahead)
+        for step, states in enumerate(steps):
+            total, divergence = self.compare(states, batch, first=step + 1)
+            totals.append(total * self.plan.fade**step)
+            divergences.append(divergence)
+        total = torch.stack(totals).sum()
+        return total, divergences[0]

@@ -56,6 +56,7 @@ class FeatureStudent(nn.Module):
             [rows, tokens, hidden] a step. Tokens before the step's number mean nothing.
         """
         hidden = states.shape[-1] // (len(self.features.layers) + 1)
+        states = states.to(self.features.project.weight.dtype)
         before = self.features(torch.split(states, hidden, dim=-1))
         embedded = self.model.embed_tokens(ids)
         tokens = ids.shape[1]
@@ -65,14 +66,15 @@ class FeatureStudent(nn.Module):
         for step in range(1, steps + 1):
             inputs = self.fusion(embedded, pad(before, (0, 0, 1, 0))[:, :tokens])
             keys.mask = step_mask(places, step)[None, None]
-            before = self.model(
+            own = self.model(
                 inputs_embeds=inputs,
                 position_ids=places[None].expand(len(ids), -1),
                 attention_mask=keys.mask,
                 use_cache=False,
                 unrolled=keys,
             ).last_hidden_state
-            yield before
+            yield own
+            before = self.fusion.carry(own)
 
 
 def step_mask(places: Tensor, step: int) -> Tensor:

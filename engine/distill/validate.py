@@ -10,6 +10,10 @@ import torch
 from torch import Tensor
 
 from engine.distill.labels import Labels, by_length, hidden_states, pad_rows
+from engine.distill.unroll import FeatureStudent
+
+AHEAD = 5
+"""Steps of a feature draft that are told apart."""
 
 
 @dataclass(frozen=True)
@@ -33,18 +37,20 @@ class Figures:
         }
 
 
-def rounds(hits: Sequence[bool], draft_tokens: int) -> tuple[int, int]:
+def rounds(steps: Sequence[Sequence[bool]], draft_tokens: int) -> tuple[int, int]:
     """Accepted tokens and rounds of greedy speculation over an answer.
 
-    ``hits[t]`` says whether the draft, given the answer before t, proposes the target's token t. A
-    round accepts the hits up to the first miss and commits the target's token after them.
+    ``steps[j][t]`` says whether the draft, given the answer before t, proposes the target's token t
+    as the proposal j of a round; the last of ``steps`` stands for all further ones, and an ordinary
+    draft, to which the place in a round makes no difference, has one only. A round accepts the hits
+    up to the first miss and commits the target's token after them.
     """
     place = accepted = count = 0
-    while place < len(hits):
+    while place < len(steps[0]):
         count += 1
-        room = min(draft_tokens, len(hits) - place - 1)
+        room = min(draft_tokens, len(steps[0]) - place - 1)
         run = 0
-        while run < room and hits[place + run]:
+        while run < room and steps[min(run, len(steps) - 1)][place + run]:
             run += 1
         accepted += run
         place += run + 1
@@ -63,33 +69,38 @@ def validate(
     """Teacher-forced figures on the answers of ``labels``; ``head`` is the target's full head.
 
     Greedy speculation conditions the draft on nothing but the answer itself, so the hits of one
-    teacher-forced pass give its rounds exactly.
+    teacher-forced pass give its rounds exactly; for a feature draft, of one pass a step.
     """
     data = labels.data
     chosen = [
         i for i in (range(len(data)) if indices is None else indices) if data.answer_start[i] != 0
     ]
-    hits_of: list[list[bool]] = []
+    hits_of: list[list[list[bool]]] = []
     overlap = 0.0
     hot = hot_ids.to(head.device)
     for group in by_length(data, chosen, 4096, labels.limit):
         ids, real = pad_rows(data, group, labels.limit)
-        states = hidden_states(draft, ids)
         truth = labels.rows(group, ids.shape[1]).to(head.device)
+        if isinstance(draft, FeatureStudent):
+            states = list(draft.unroll(ids.to(head.device), truth.to(head.dtype), AHEAD))
+        else:
+            states = [hidden_states(draft, ids)]
         for row, i in enumerate(group):
             start, end = max(1, int(data.answer_start[i])), int(real[row].sum())
             if end <= start:
                 continue
-            student = draft.lm_head(states[row, start - 1 : end - 1]).float()
-            wanted = (truth[row, start - 1 : end - 1].to(head.dtype) @ head.T).float()
-            hits_of.append((hot[student.argmax(-1)] == wanted.argmax(-1)).tolist())
+            final = truth[row, start - 1 : end - 1, : head.shape[1]]
+            wanted = (final.to(head.dtype) @ head.T).float()
+            said = [draft.lm_head(own[row, start - 1 : end - 1]).float() for own in states]
+            hits_of.append([(hot[own.argmax(-1)] == wanted.argmax(-1)).tolist() for own in said])
             p = wanted.softmax(-1)[:, hot]
-            overlap += float(torch.minimum(p, student.softmax(-1)).sum())
-    total = sum(map(len, hits_of))
+            overlap += float(torch.minimum(p, said[0].softmax(-1)).sum())
+    total = sum(len(steps[0]) for steps in hits_of)
     if total == 0:
         return Figures(0, 0.0, 0.0, dict.fromkeys(ks, 1.0))
     per_round = {}
     for k in ks:
-        pairs = [rounds(hits, k) for hits in hits_of]
+        pairs = [rounds(steps, k) for steps in hits_of]
         per_round[k] = 1 + sum(a for a, _ in pairs) / sum(n for _, n in pairs)
-    return Figures(total, sum(map(sum, hits_of)) / total, overlap / total, per_round)
+    hits = sum(sum(steps[0]) for steps in hits_of)
+    return Figures(total, hits / total, overlap / total, per_round)

@@ -13,8 +13,11 @@ from msgspec.structs import replace
 from transformers.utils import logging as transformers_logging
 
 from engine.device import resolve_device, resolve_dtype, use_threads
+from engine.distill.feature_draft import is_feature_draft, load_feature_draft
 from engine.distill.package import is_compact, load_compact
+from engine.distill.unroll import FeatureStudent
 from engine.errors import UserError
+from engine.features import FeatureModel, FeatureReader
 from engine.model import LanguageModel
 from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
@@ -28,6 +31,7 @@ from engine.pairs.parts import (
 )
 from engine.pairs.registry import (
     BUILT_IN_DRAFT,
+    FEATURES,
     LOOKUP,
     PHRASE_FILE,
     PHRASES,
@@ -36,7 +40,7 @@ from engine.pairs.registry import (
     PairSpec,
     resolve,
 )
-from engine.pairs.room import SMOLLM2_DRAFT, require_room
+from engine.pairs.room import SMOLLM2_DRAFTS, require_room
 from engine.phrases import PhraseTable
 from engine.records import PairInfo
 from engine.tokenizer import Tokenizer, first_difference, known_to_one
@@ -99,6 +103,8 @@ def load_pair(
     parts = {"toy": _toy, "smollm2": _smollm2, "models": _models}[spec.kind](job)
     if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
         parts = replace(parts, phrases=_phrases(spec, parts.target))
+    elif spec.draft == FEATURES:
+        parts = _with_built_in_features(parts, job)
     elif parts.draft is None and spec.draft != LOOKUP:
         parts = _with_other_draft(parts, job)
     if beside != where:
@@ -116,6 +122,8 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     hot_ids: torch.Tensor | None = None
     never: torch.Tensor | None = None
     phrases: PhraseTable | None = None
+    wire: FeatureStudent | None = None
+    """Where the draft reads the target's states."""
 
 
 def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
@@ -156,7 +164,7 @@ def _smollm2(job: Job) -> _Parts:
     if spec.draft != BUILT_IN_DRAFT:
         return parts
     progress("loading the draft", None)
-    packed = resources.files("engine").joinpath(SMOLLM2_DRAFT)
+    packed = resources.files("engine").joinpath(SMOLLM2_DRAFTS[BUILT_IN_DRAFT])
     if not packed.is_dir() or not any(packed.iterdir()):
         named = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
         return replace(parts, spec=named, draft=first_layers(target, _FIRST_LAYERS))
@@ -181,6 +189,8 @@ def _with_other_draft(parts: _Parts, job: Job) -> _Parts:
     spec, progress = parts.spec, job.progress
     if is_compact(spec.draft):
         progress(f"loading {spec.draft}", None)
+        if is_feature_draft(spec.draft):
+            return _with_features(parts, Path(spec.draft), job)
         draft, hot_ids = load_compact(Path(spec.draft), parts.target, job.dtype)
         return replace(parts, draft=draft, hot_ids=hot_ids)
     directory = hub.obtain(spec.draft, spec.draft_revision, progress)
@@ -192,6 +202,23 @@ def _with_other_draft(parts: _Parts, job: Job) -> _Parts:
     return replace(
         parts, draft=draft, never=torch.tensor(kept, device=job.beside) if kept else None
     )
+
+
+def _with_built_in_features(parts: _Parts, job: Job) -> _Parts:
+    """The built-in target's draft that reads its states."""
+    if job.spec.kind != "smollm2":
+        raise UserError(
+            f"there is no feature draft of {job.spec.target}; make one with "
+            "`batchspec-tui distill --reads …`, or use --draft lookup"
+        )
+    job.progress("loading the draft", None)
+    with resources.as_file(resources.files("engine").joinpath(SMOLLM2_DRAFTS[FEATURES])) as place:
+        return _with_features(parts, place, job)
+
+
+def _with_features(parts: _Parts, directory: Path, job: Job) -> _Parts:
+    student, hot_ids = load_feature_draft(directory, parts.target, job.dtype)
+    return replace(parts, draft=student.draft, hot_ids=hot_ids, wire=student)
 
 
 def _never(parts: _Parts, theirs: Any | None) -> list[int]:
@@ -235,8 +262,14 @@ def _pair(parts: _Parts) -> Pair:
     eos_ids = eos_ids_of(parts.target, parts.tokenizer)
     tokenizer = wrap(spec, parts.tokenizer, parts.target.config, eos_ids)
     target = LanguageModel(parts.target, eos_ids=eos_ids, name=spec.target)
-    draft = None
-    if parts.draft is not None:
+    draft: LanguageModel | None = None
+    wire = parts.wire
+    if wire is not None:
+        target.reader = FeatureReader(parts.target, wire.features)
+        draft = FeatureModel(
+            parts.draft, wire.fusion, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft
+        )
+    elif parts.draft is not None:
         draft = LanguageModel(parts.draft, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft)
     elsewhere = draft is not None and draft.device != target.device
     info = PairInfo(

@@ -30,7 +30,13 @@ LOOKUP = "lookup"
 PHRASES = "phrases"
 """No model either: the row's own text, then a table of what the target habitually writes."""
 
+FEATURES = "features"
+"""The built-in target's draft that reads its states."""
+
 MODEL_FREE = (LOOKUP, PHRASES)
+
+CHOICES = (*MODEL_FREE, FEATURES)
+"""What `--draft` may name beside models."""
 
 PHRASE_FILE = ".phrases.safetensors"
 """How the name of a table of phrases ends."""
@@ -76,7 +82,7 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def models(self) -> tuple[tuple[str, str | None], ...]:
         """The names and revisions of the models that come from a directory or the hub."""
         named = [(self.target, self.target_revision)] if self.kind == "models" else []
-        own = (*MODEL_FREE, TOY_DRAFT, BUILT_IN_DRAFT)
+        own = (*CHOICES, TOY_DRAFT, BUILT_IN_DRAFT)
         if self.draft not in own and not self.draft.endswith(PHRASE_FILE):
             named.append((self.draft, self.draft_revision))
         return tuple(named)

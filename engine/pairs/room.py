@@ -14,14 +14,14 @@ from engine.memory import free_bytes, needs, require
 from engine.pairs import hub
 from engine.pairs.job import Job
 from engine.pairs.parts import wrap
-from engine.pairs.registry import BUILT_IN_DRAFT, MODEL_FREE, PHRASE_FILE
+from engine.pairs.registry import BUILT_IN_DRAFT, FEATURES, MODEL_FREE, PHRASE_FILE
 from engine.pairs.spread import shares, spread_over
 from engine.pairs.weigh import config_of, weigh, weigh_compact
 from engine.prompts import encode_prompts
 from engine.settings import Settings
 from engine.supported import context_of
 
-SMOLLM2_DRAFT = "weights/smollm2_draft"
+SMOLLM2_DRAFTS = {BUILT_IN_DRAFT: "weights/smollm2_draft", FEATURES: "weights/smollm2_features"}
 
 
 def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | None:
@@ -65,8 +65,9 @@ def _weigh_draft(job: Job, target: Sizes) -> tuple[Sizes, torch.device] | None:
     spec = job.spec
     if spec.draft in MODEL_FREE or spec.draft.endswith(PHRASE_FILE):
         return None
-    if spec.draft == BUILT_IN_DRAFT:
-        with resources.as_file(resources.files("engine").joinpath(SMOLLM2_DRAFT)) as place:
+    if spec.draft in SMOLLM2_DRAFTS:
+        packed = resources.files("engine").joinpath(SMOLLM2_DRAFTS[spec.draft])
+        with resources.as_file(packed) as place:
             if not is_compact(place):
                 return None
             return weigh_compact(place, target, job.dtype, job.device), job.device

@@ -39,6 +39,13 @@ def parse_data(values: tuple[str, ...]) -> tuple[tuple[Path, float], ...]:
     metavar="N|LIST",
     help="Layers to keep: a number, or indices such as 0-2,24-29.",
 )
+@click.option(
+    "--reads",
+    default="",
+    metavar="LIST",
+    help="Make a draft that reads the target's states (a feature draft): the layers whose outputs "
+    "it reads, such as 2,14,26 with --layers 27-29. It runs in this program alone.",
+)
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))
 @click.option(
@@ -106,6 +113,7 @@ def distill(**given: Any) -> int:
     settings = DistillSettings(
         target=given["target"],
         layers=given["layers"],
+        reads=given["reads"],
         hours=given["hours"],
         out=given["out"],
         data=data,
