@@ -42,13 +42,16 @@ def resolve_device(name: str) -> torch.device:
 
 
 def resolve_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The dtype of a name; `auto` is bfloat16 where the device computes in it natively.
+    """The dtype of a name; `auto` is bfloat16 where the device computes in it natively, float16
+    on CUDA devices that are fast in that alone, else float32.
 
     Raises:
         UserError: an unknown name, or one that the device cannot compute in.
     """
     if name == "auto":
-        return torch.bfloat16 if has_bfloat16(device) else torch.float32
+        if has_bfloat16(device):
+            return torch.bfloat16
+        return torch.float16 if _has_fast_float16(device) else torch.float32
     if name not in DTYPE_OF:
         names = ", ".join(["auto", *DTYPE_OF])
         raise UserError(f"unknown --dtype '{name}'; choose one of {names}")
@@ -62,6 +65,10 @@ def has_bfloat16(device: torch.device) -> bool:
     if device.type == "cuda":
         return torch.cuda.get_device_capability(device) >= (8, 0)
     return device.type == "cpu" and bool(cpu_bfloat16())
+
+
+def _has_fast_float16(device: torch.device) -> bool:
+    return device.type == "cuda" and torch.cuda.get_device_capability(device) >= (7, 0)
 
 
 def cpu_bfloat16() -> tuple[str, ...]:

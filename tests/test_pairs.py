@@ -429,6 +429,17 @@ class TestDevices:
         with pytest.raises(UserError, match=r"--device cuda: no such CUDA device \(none found\)"):
             resolve_device("cuda")
 
+    @pytest.mark.parametrize(
+        ("capability", "dtype"),
+        [((9, 0), torch.bfloat16), ((8, 0), torch.bfloat16), ((7, 5), torch.float16),
+         ((6, 1), torch.float32)],
+    )  # fmt: skip
+    def test_auto_dtype_on_cuda_follows_the_generation(
+        self, capability: tuple[int, int], dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(torch.cuda, "get_device_capability", lambda device: capability)
+        assert resolve_dtype("auto", torch.device("cuda")) == dtype
+
     def test_auto_is_something_that_works(self) -> None:
         device = resolve_device("auto")
         torch.zeros(1, device=device, dtype=resolve_dtype("auto", device))
