@@ -76,7 +76,8 @@ class Adaptive:
     """K that maximises the expected tokens per second, 0 included.
 
     A row-round commits 1 + Σ_j s_j tokens, where s_j is the share of rows whose first j
-    proposals were all accepted; what the round costs is learned by `Costs`. Another K than
+    proposals were all made and accepted: a row may stop before its K (`engine.confidence`).
+    What the round costs is learned by `Costs`. Another K than
     the best is tried only while all such trials together have cost less than `REGRET` of
     the time, by the clock.
     """
@@ -86,7 +87,9 @@ class Adaptive:
         self.costs = costs
         self._hits = [0.0] * (largest + 1)
         self._trials = [0.0] * (largest + 1)
-        self._offered = [0.0, 0.0]
+        self._made = [0.0] * (largest + 1)
+        self._ran = [0.0] * (largest + 1)
+        self._rounds_of = [0.0] * (largest + 1)
         self._rounds = 0
         self._trial = 0
         self._trying = False
@@ -116,13 +119,15 @@ class Adaptive:
         self._count_loss(record)
         if not record.draft_tokens:
             return
-        for values in (self._hits, self._trials, self._offered):
+        for values in (self._hits, self._made, self._trials, self._ran, self._rounds_of):
             values[:] = [value * FORGET for value in values]
-        for row in record.rows:
-            self._offered[0] += len(row.proposals)
-            self._offered[1] += record.draft_tokens
-            for j in range(1, min(len(row.proposals), self.largest) + 1):
+        steps = max(1, *(len(row.proposals) for row in record.rows))
+        for j in range(1, min(record.draft_tokens, self.largest) + 1):
+            self._rounds_of[j] += 1
+            self._ran[j] += steps >= j
+            for row in record.rows:
                 self._trials[j] += 1
+                self._made[j] += len(row.proposals) >= j
                 self._hits[j] += row.accepted >= j
 
     def _count_loss(self, record: RoundRecord) -> None:
@@ -146,17 +151,18 @@ class Adaptive:
         last = self.survival(j - 1)
         return last * (last / before if before else 0.0)
 
-    @property
-    def offered(self) -> float:
-        """Share of K that is really proposed (lookup finds nothing for many rows)."""
-        return self._offered[0] / self._offered[1] if self._offered[1] else 1.0
+    def _share(self, counts: list[float], of: list[float], j: int) -> float:
+        """Of the rounds with K ≥ j, or their rows: in how many proposal j was made."""
+        return (counts[j] + 1.0) / (of[j] + 1.0)
 
     def _rate(self, k: int, rows: int) -> float:
-        tokens = 1.0 + self.offered * sum(self.survival(j) for j in range(1, k + 1))
+        tokens = 1.0 + sum(self.survival(j) for j in range(1, k + 1))
         return rows * tokens / self._round_seconds(k, rows)
 
     def _round_seconds(self, k: int, rows: int) -> float:
-        return self.costs.round(rows, self.offered * k, steps=k)
+        made = sum(self._share(self._made, self._trials, j) for j in range(1, k + 1))
+        steps = sum(self._share(self._ran, self._rounds_of, j) for j in range(1, k + 1))
+        return self.costs.round(rows, made, steps=steps)
 
     def _next_trial(self, best: int) -> int:
         """Neighbours of the best K and the far end, in turn."""

@@ -32,8 +32,9 @@ class Costs:
         self._verify.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
         while len(self._verify) > 4 * KEEP:  # the oldest kind has drifted furthest
             self._verify.pop(next(iter(self._verify)))
-        steps = max((len(row.proposals) for row in record.rows), default=0)
-        if steps:
+        if record.draft_tokens:
+            # a draft that then proposed nothing has run once all the same
+            steps = max(1, *(len(row.proposals) for row in record.rows))
             self._draft_step.append(seconds.draft / steps)
         self._overhead.append(seconds.accept + seconds.schedule)
         spent = seconds.total - seconds.prefill
@@ -54,6 +55,12 @@ class Costs:
             return otherwise
         return min(0.9, max(0.02, self._line()[1] * median(self._pace)))
 
+    def draft_tokens_worth(self) -> float:
+        """Tokens that are made in the time of a draft's forward now; 0 until that is known."""
+        if not self._draft_step or not self._pace:
+            return 0.0
+        return median(self._draft_step) * median(self._pace)
+
     def verify(self, fed: float) -> float:
         """Seconds to verify so many tokens."""
         (mean_x, mean_y), slope = self._line()
@@ -72,13 +79,13 @@ class Costs:
             slope = sum(n * (x - mean_x) * (y - mean_y) for x, y, n in points) / spread
         return (mean_x, mean_y), min(max(slope, 0.0), mean_y / mean_x)
 
-    def round(self, rows: int, draft_tokens: float, *, steps: int, padded: bool = False) -> float:
+    def round(self, rows: int, draft_tokens: float, *, steps: float, padded: bool = False) -> float:
         """Seconds of a round.
 
         Args:
             rows: rows that take part.
             draft_tokens: proposals per row, on average.
-            steps: forwards of the draft (its K).
+            steps: forwards of the draft (its K, or fewer on average).
             padded: whether the rows have to be realigned.
         """
         seconds = self.verify(rows * (1 + draft_tokens)) + _middle(self._overhead)

@@ -8,6 +8,8 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
+from engine.confidence import Confidence, Stopping
+from engine.costs import Costs
 from engine.layout.base import Layout
 from engine.sampling import Sampler
 from engine.sequence import Sequence
@@ -49,7 +51,7 @@ class NoDraft:
         return 0
 
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
-        return Proposals(torch.zeros((len(counts), 0), dtype=torch.int64), [0] * len(counts))
+        return _nothing([0] * len(counts), torch.device("cpu"))
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
         pass
@@ -61,10 +63,18 @@ class ModelDraft:
     Each round it is fed the committed tokens from slot min(n − 2, valid length) on,
     usually two: that fills the slot which full acceptance leaves empty, is idempotent
     otherwise, and stays rectangular. Rounds without drafting leave more to catch up.
+
+    Args:
+        context: positions that the draft has.
+        costs: where given (`--draft-tokens auto`), a row stops where one more proposal is
+            not worth what it costs (`engine.confidence`).
     """
 
-    def __init__(self, context: int) -> None:
+    def __init__(self, context: int, costs: Costs | None = None) -> None:
         self.context = context
+        self._costs = costs
+        self._confidence = Confidence()
+        self._kinds: dict[int, list[int]] = {}
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return max(0, min(row.draft_limit(draft_tokens), self.context - row.length))
@@ -74,8 +84,7 @@ class ModelDraft:
         assert side is not None
         steps = max(counts)
         if steps == 0:
-            empty = torch.zeros((len(counts), 0), dtype=torch.int64, device=side.model.device)
-            return Proposals(empty, list(counts))
+            return _nothing(counts, side.model.device)
         behind = [
             row.length - side.valid[row.index]
             for row, count in zip(layout.rows, counts, strict=True)
@@ -89,20 +98,36 @@ class ModelDraft:
                 side.valid[row.index] = row.length
         tokens: list[Tensor] = []
         probs: list[Tensor] = []
+        stopping = None if self._costs is None else Stopping(self._confidence, self._costs, counts)
         for step in range(steps):
+            if stopping is not None and not stopping.goes_on(step, logits):
+                break
             token, q = sampler.propose(side.model, logits, layout.rows, step)
             tokens.append(token)
             if q is not None:
                 probs.append(q)
-            if step + 1 < steps:
-                logits = layout.feed(side, token[:, None], step)[:, -1]
+            if step + 1 == steps or (stopping is not None and not stopping.pays(step + 1)):
+                break
+            logits = layout.feed(side, token[:, None], step)[:, -1]
+        if stopping is not None:
+            counts = stopping.counts
+            self._kinds = {
+                row.index: kinds for row, kinds in zip(layout.rows, stopping.kinds, strict=True)
+            }
+        if not tokens:
+            return _nothing(counts, side.model.device)
         return Proposals(
             torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
         )
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
         assert layout.draft is not None
+        self._confidence.learn(self._kinds.pop(row.index, []), accepted)
         # where the draft's own states stood in for the target's, its K/V are a guess;
         # the last proposal was never fed, so full acceptance leaves its slot empty
         if proposed and not layout.draft.model.reads_features:
             layout.draft.valid[row.index] += min(accepted, proposed - 1)
+
+
+def _nothing(counts: list[int], device: torch.device) -> Proposals:
+    return Proposals(torch.zeros((len(counts), 0), dtype=torch.int64, device=device), list(counts))

@@ -287,7 +287,7 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
     else:
         draft_tokens = Selective(costs) if pair.draft is None else Adaptive(costs)
     if pair.draft is not None:
-        return draft_tokens, method.draft(pair.draft.context)
+        return draft_tokens, method.draft(pair.draft.context, costs if auto else None)
     known = costs if auto else None
     if pair.phrases is not None:
         return draft_tokens, PhraseDraft(pair.phrases, known)

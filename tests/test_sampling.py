@@ -19,7 +19,8 @@ import torch
 from torch import Tensor
 
 from engine.accept import Shortest, Verdict
-from engine.draft import Proposals
+from engine.costs import Costs
+from engine.draft import ModelDraft, Proposals
 from engine.kv import KVStore, Write
 from engine.model import Feed
 from engine.pairs.load import Pair
@@ -46,8 +47,17 @@ PLANS = {
 
 
 LOOKUP = "slotspec, lookup"
+STOPPING = "slotspec, rows that stop when they are unsure"
 CHECKS = [(method, plan) for method in SPECULATIVE for plan in PLANS]
 CHECKS += [("autoregressive", "K=1, T=1"), (LOOKUP, "K=3, T=1.5, top-p 0.9")]
+CHECKS += [(STOPPING, "K=4, T=1, top-k 5, top-p 0.95")]
+
+
+class KnownCosts(Costs):
+    """A row stops where its next proposal has a chance of less than a third."""
+
+    def least_chance(self, otherwise: float) -> float:
+        return 1 / 3
 
 
 @lru_cache(maxsize=1)
@@ -142,7 +152,7 @@ def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sam
     """Outputs of all rows, and how often proposals were accepted and rejected."""
     models = replace(pair(), draft=None) if method == LOOKUP else pair()
     settings = Settings(
-        method="slotspec" if method == LOOKUP else method,
+        method=method.partition(",")[0],
         batch_size=650,
         window=650,
         draft_tokens=draft_tokens,
@@ -154,6 +164,8 @@ def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sam
         job._loop.sampler = sampler
     if method == "rollback":
         job._loop.accept = ShortestOfFour()
+    if method == STOPPING:
+        job._loop.drafter = ModelDraft(128, KnownCosts())
     for _ in job.records():
         pass
     rows = job.summary().rows
@@ -176,7 +188,7 @@ def test_case_15_every_method_draws_from_the_targets_distribution(
     assert found.draws >= 20_000
     assert found.p > 1e-3
     if proposed:
-        least = 0.2 if method in ("eqspec", "exspec", "slotspec") else 0.05
+        least = 0.2 if method in ("eqspec", "exspec", "slotspec", STOPPING) else 0.05
         assert least < accepted / proposed < 0.95, "the draft is neither useless nor perfect"
 
 
