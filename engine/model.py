@@ -29,6 +29,8 @@ from engine.windows import Windows, newest_attended, newest_columns
 ATTENTION = "batchspec"
 """The name under which our attention function is registered with transformers."""
 
+CPU = torch.device("cpu")
+
 
 @dataclass(frozen=True)
 class Feed:
@@ -55,24 +57,25 @@ class Feed:
     pack: bool = True
     ahead: bool = False
     columnwise: bool = False
-    _masks: dict[int, Tensor] = field(default_factory=dict, repr=False, compare=False)
+    _masks: dict[tuple[int, torch.device], Tensor] = field(default_factory=dict, repr=False)
 
-    def masks(self, windows: Windows) -> Tensor:
+    def masks(self, windows: Windows, device: torch.device = CPU) -> Tensor:
         """What each kind of layer may attend to: [rows, kinds, tokens, columns].
 
         Kind 0 are the layers that see everything before; kind 1, which is only there where
         it differs, those that have a window.
         """
-        size = windows.size
         if not windows.cuts(self.mask.shape[-1]):
-            return self.mask
-        if size not in self._masks:
+            return self.mask.to(device)
+        key = windows.size, device
+        if key not in self._masks:
+            mask = self.mask.to(device)
             if self.columnwise and self.write.start is not None:
-                near = newest_columns(self.mask, size, self.write.start)
+                near = newest_columns(mask, windows.size, self.write.start)
             else:
-                near = newest_attended(self.mask, size)
-            self._masks[size] = torch.cat([self.mask, near], dim=1)
-        return self._masks[size]
+                near = newest_attended(mask, windows.size)
+            self._masks[key] = torch.cat([mask, near], dim=1)
+        return self._masks[key]
 
     @property
     def ragged(self) -> bool:
@@ -175,7 +178,7 @@ class LanguageModel:
             ids, positions = packing.pack(ids), packing.pack(positions)
             write = packing.write
         store.pending = write
-        mask = feed.masks(self.windows).to(device)
+        mask = feed.masks(self.windows, device)
         if self._groups > 1:
             mask = mask.repeat(1, 1, self._groups, 1)
         _THREAD.packing = packing

@@ -49,11 +49,16 @@ class Windows:
 def newest_attended(mask: Tensor, size: int) -> Tensor:
     """The newest `size` cells that each query may attend to.
 
+    A row's cells are numbered once for all its queries: each sees the first of them, up to
+    the newest that it sees.
+
     Args:
-        mask: [..., columns], bool, True = attend; a row's content lies in order.
+        mask: [..., tokens, columns], bool, True = attend; a row's content lies in order.
     """
-    from_the_right = mask.flip(-1).cumsum(-1, dtype=torch.int32).flip(-1)
-    return mask & (from_the_right <= size)
+    numbers = mask.any(dim=-2, keepdim=True).cumsum(-1, dtype=torch.int32)
+    newest = mask.shape[-1] - 1 - mask.flip(-1).to(torch.uint8).argmax(-1, keepdim=True)
+    newest = numbers.expand(*mask.shape[:-1], -1).gather(-1, newest)
+    return mask & (numbers > newest - size)
 
 
 def newest_columns(mask: Tensor, size: int, start: int) -> Tensor:
@@ -63,8 +68,9 @@ def newest_columns(mask: Tensor, size: int, start: int) -> Tensor:
         mask: [rows, 1, tokens, columns].
         start: column of the first query.
     """
-    queries = start + torch.arange(mask.shape[-2])[:, None]
-    return mask & (torch.arange(mask.shape[-1]) > queries - size)
+    tokens, columns = mask.shape[-2:]
+    queries = start + torch.arange(tokens, device=mask.device)[:, None]
+    return mask & (torch.arange(columns, device=mask.device) > queries - size)
 
 
 def mark_hidden(spans: tuple[Span, ...], hidden: Flags, everywhere: bool) -> tuple[Span, ...]:

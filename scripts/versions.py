@@ -64,7 +64,7 @@ def version_in(python: Path) -> str:
 
 def tested(python: Path, tests: list[str]) -> tuple[bool, str]:
     """Whether they pass, and pytest's last line."""
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", *tests]
+    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600", *tests]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     last = ""
     with subprocess.Popen(

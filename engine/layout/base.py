@@ -19,6 +19,8 @@ from engine.transfer import Crossing, to_device
 
 MaskArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 
+LastFed = tuple[LedgerArray, MaskArray, LedgerArray]
+
 
 @dataclass
 class Side:
@@ -38,7 +40,8 @@ class Side:
     unstamped: list[tuple[KVStore, LedgerArray, Tensor, MaskArray, LedgerArray]] = field(
         default_factory=list
     )
-    last: tuple[LedgerArray, MaskArray, LedgerArray] | None = None
+    _last: LastFed | None = None
+    _unread: tuple[Feed, LedgerArray] | None = None
     fixed: FixedShapes | None = None
 
     def run(
@@ -57,13 +60,24 @@ class Side:
         """
         store = store or self.store
         positions = feed.positions.numpy()
-        masks = feed.masks(self.model.windows).numpy()
-        self.last = (positions, masks, cells % store.columns)
+        self._unread = feed, cells % store.columns
         model = self.fixed if fixed and self.fixed is not None else self.model
         logits = model.forward(feed, store, keep=keep)
         real = feed.real
         self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
         return logits
+
+    @property
+    def last(self) -> LastFed | None:
+        if self._unread is not None:  # masks are worked out for those who ask
+            feed, columns = self._unread
+            masks = feed.masks(self.model.windows).numpy()
+            self._last, self._unread = (feed.positions.numpy(), masks, columns), None
+        return self._last
+
+    @last.setter
+    def last(self, value: LastFed) -> None:
+        self._last = value
 
     def prefilled(self, row: Sequence) -> int:
         """Valid K/V of a row after its prefill: none where it is longer than this model's
