@@ -24,11 +24,13 @@ class Proposals:
         counts: K_i of each row.
         probs: q, [rows, K, vocabulary]: the distribution each proposal was drawn from;
             None where each is certain (greedy decoding, lookup).
+        texts: places of rows whose proposals no model made, where a model made the others'.
     """
 
     tokens: Tensor
     counts: list[int]
     probs: Tensor | None = None
+    texts: tuple[int, ...] = ()
 
 
 class Drafter(Protocol):

@@ -14,7 +14,7 @@ from dataclasses import replace
 import torch
 from msgspec import structs
 from torch import Tensor
-from torch.nn.functional import one_hot
+from torch.nn.functional import one_hot, pad
 
 from engine.accept import Verdict
 from engine.draft import Proposals
@@ -77,14 +77,14 @@ class NotingSampler(Sampler):
             tokens: the proposals, [rows, K].
         """
         noted, self._noted = self._noted, []
-        if not noted or len(noted) != tokens.shape[1]:
+        if not noted:
             return None
-        model = noted[0][0]
+        model, width = noted[0][0], tokens.shape[1]
         probs = torch.stack([logits for _, logits in noted], dim=1).float().softmax(dim=-1)
-        columns = self._columns(model, tokens.to(probs.device))
+        columns = self._columns(model, tokens[:, : len(noted)].to(probs.device))
         known = (columns >= 0) & (columns < probs.shape[-1])
         found = probs.gather(-1, columns.where(known, 0)[..., None])[..., 0]
-        return found.where(known, 0.0)
+        return pad(found.where(known, 0.0), (0, width - len(noted)))
 
     def _columns(self, model: LanguageModel, tokens: Tensor) -> Tensor:
         """The columns of these tokens in the draft's head; −1: it has none for them."""
@@ -123,6 +123,8 @@ class Inspection:
         chosen = at_end.gather(-1, bonus)
         residual = self._residual(at_end, proposals, ends[:, 0])
         draft = self.sampler.draft_probs(proposals.tokens)
+        if draft is not None:
+            draft[list(proposals.texts)] = 1.0  # nothing was drawn
         wanted = self.sampler.wanted
         figures = _on_host(
             {
@@ -133,7 +135,7 @@ class Inspection:
                 else residual.gather(-1, bonus) / residual.sum(dim=-1, keepdim=True),
                 "probs": best.values.flatten(1),
                 "ids": best.indices.flatten(1),
-                "q": p.new_ones(tokens.shape) if draft is None else draft,
+                "q": p.new_ones(tokens.shape) if draft is None else draft.to(p),
             }
         )
         told = []

@@ -13,10 +13,11 @@ import msgspec
 from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed, Selective
 from engine.audit import Audit
 from engine.costs import Costs
-from engine.draft import Drafter, NoDraft
+from engine.draft import Drafter, ModelDraft, NoDraft
 from engine.exhausted import attempt
 from engine.forced import ForcedPattern
 from engine.graphs import require_graphs
+from engine.hybrid import HybridDraft
 from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
@@ -286,9 +287,11 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
         draft_tokens = Fixed(settings.draft_tokens)
     else:
         draft_tokens = Selective(costs) if pair.draft is None else Adaptive(costs)
-    if pair.draft is not None:
-        return draft_tokens, method.draft(pair.draft.context, costs if auto else None)
     known = costs if auto else None
+    if pair.draft is not None:
+        drafter = method.draft(pair.draft.context, known)
+        mixed = settings.own_text and method.draft is ModelDraft
+        return draft_tokens, HybridDraft(drafter, known) if mixed else drafter
     if pair.phrases is not None:
         return draft_tokens, PhraseDraft(pair.phrases, known)
     return draft_tokens, LookupDraft(known)

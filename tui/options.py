@@ -127,6 +127,11 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--strict", is_flag=True, help="Every forward in one shape: exact in every dtype."
     ),
     click.option(
+        "--own-text",
+        is_flag=True,
+        help="Where a row repeats itself, propose its own text before asking the draft.",
+    ),
+    click.option(
         "--cuda-graphs",
         is_flag=True,
         help="Record slotspec's forwards and replay them: less launching. CUDA only.",
@@ -192,6 +197,7 @@ def chosen(
     dtype: str,
     threads: int,
     strict: bool,
+    own_text: bool,
     cuda_graphs: bool,
     audit: bool,
     fault: str,
@@ -227,6 +233,7 @@ def chosen(
         dtype=dtype,
         threads=threads,
         strict=strict,
+        own_text=own_text,
         cuda_graphs=cuda_graphs,
         audit=audit,
         fault=fault,

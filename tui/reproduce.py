@@ -12,7 +12,7 @@ from engine.prompts import shipped_prompts
 from engine.records import RunHeader
 from engine.settings import Sampling, Settings
 
-FLAGS = ("strict", "cuda_graphs", "audit")
+FLAGS = ("strict", "own_text", "cuda_graphs", "audit")
 LEFT_OUT = ("inspect", "threads", *FLAGS)
 
 

@@ -1,0 +1,93 @@
+"""Two drafts in one: the row's own text where it repeats itself, a draft model elsewhere.
+
+Text that repeats itself (a summary, a translation, code) is the best draft there is while
+it lasts, and costs nothing; a model is better at all the rest. The model is not run in a
+round in which every row has found something in its own text.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+from torch.nn.functional import pad
+
+from engine.costs import Costs
+from engine.draft import ModelDraft, Proposals
+from engine.layout.base import Layout
+from engine.lookup import LONGEST, LookupDraft, SuffixIndex
+from engine.sampling import Sampler
+from engine.sequence import Sequence
+
+WORTH = 0.5
+"""Chance of acceptance from which a row's own text is preferred to the model."""
+
+
+class LongMatches(LookupDraft):
+    """Only matches of three tokens are taken: shorter ones a draft model beats."""
+
+    def continuation(
+        self, index: SuffixIndex, row: Sequence, count: int, least: float
+    ) -> list[int]:
+        size, tokens = index.continuation(row, count)
+        if size < LONGEST or not self._chances[size].worth(WORTH, 1):
+            return []
+        self._matched[row.index] = size
+        return tokens[: self._chances[size].worth(least, count)]
+
+
+class HybridDraft:
+    """Each row's proposals come from one of two drafts.
+
+    Args:
+        model: asked for rows whose own text says nothing.
+        costs: as both drafts take them.
+    """
+
+    def __init__(self, model: ModelDraft, costs: Costs | None = None) -> None:
+        self._model = model
+        self._text = LongMatches(costs)
+        self._by_text: set[int] = set()
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        return self._text.limit(row, draft_tokens)
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        found = self._text.propose(layout, counts, sampler)
+        self._by_text = {
+            row.index for row, count in zip(layout.rows, found.counts, strict=True) if count
+        }
+        asked = [
+            0 if taken else min(count, self._model.limit(row, count))
+            for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
+        ]
+        return merged(found, self._model.propose(layout, asked, sampler))
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        if row.index in self._by_text:
+            self._text.learn(layout, row, accepted, proposed)
+        else:
+            self._model.learn(layout, row, accepted, proposed)
+
+
+def merged(certain: Proposals, drawn: Proposals) -> Proposals:
+    """Proposals of both, each row having some of one of them at most.
+
+    Those that are certain have a one-hot q where the others have one (sampling).
+    """
+    width = max(certain.tokens.shape[1], drawn.tokens.shape[1])
+    device = drawn.tokens.device
+    ours, theirs = (_widened(side.tokens.to(device), width) for side in (certain, drawn))
+    places = tuple(place for place, count in enumerate(certain.counts) if count)
+    first = torch.zeros(len(certain.counts), dtype=torch.bool, device=device)
+    first[list(places)] = True
+    tokens = torch.where(first[:, None], ours, theirs)
+    counts = [a or b for a, b in zip(certain.counts, drawn.counts, strict=True)]
+    if drawn.probs is None:
+        return Proposals(tokens, counts, texts=places)
+    probs = pad(drawn.probs, (0, 0, 0, width - drawn.probs.shape[1]))
+    known = torch.zeros_like(probs).scatter_(2, tokens[:, :, None], 1.0)
+    return Proposals(tokens, counts, torch.where(first[:, None, None], known, probs), places)
+
+
+def _widened(tokens: Tensor, width: int) -> Tensor:
+    return pad(tokens, (0, width - tokens.shape[1]))

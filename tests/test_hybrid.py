@@ -1,0 +1,71 @@
+"""A row's own text where it repeats itself, a draft model elsewhere."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+
+from engine.draft import Proposals
+from engine.hybrid import merged
+from engine.oracle import Oracle
+from engine.records import RoundRecord, Summary
+from engine.run import Run
+from engine.settings import Sampling, Settings
+from tests.cases import SPECULATIVE
+from tests.tiny import prompts_of, tiny_pair
+
+REPEATS = [5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6, 7]
+PROMPTS = prompts_of([REPEATS, [30, 11, 4, 21], [*REPEATS, 8], [12]])
+
+
+def run(method: str, **settings: object) -> tuple[list[RoundRecord], Summary]:
+    chosen = {"batch_size": 4, "draft_tokens": 3, "max_new_tokens": 24, "own_text": True}
+    *records, summary = Run(
+        tiny_pair(),
+        Settings(method=method, **(chosen | settings)),  # type: ignore[arg-type]
+        PROMPTS,
+    ).records()
+    assert isinstance(summary, Summary)
+    return [record for record in records if isinstance(record, RoundRecord)], summary
+
+
+@pytest.mark.parametrize("draft_tokens", [3, "auto"])
+@pytest.mark.parametrize("method", SPECULATIVE)
+def test_outputs_stay_the_targets(method: str, draft_tokens: object) -> None:
+    rounds, summary = run(method, draft_tokens=draft_tokens, audit=True)
+    answers = Oracle(tiny_pair()).answers(PROMPTS, Settings(max_new_tokens=24))
+    assert [r.output_ids for r in summary.rows] == [a.output_ids for a in answers]
+    assert not [violation for record in rounds for violation in record.violations]
+
+
+def test_a_row_that_repeats_itself_proposes_its_own_text() -> None:
+    rounds, _ = run("eqspec")
+    first = {row.row: row.proposals for row in rounds[0].rows}
+    assert first[0] == (8, 9, 5)
+    assert first[2] == (9, 5, 6)
+    alone, _ = run("eqspec", own_text=False)
+    without = {row.row: row.proposals for row in alone[0].rows}
+    assert (first[1], first[3]) == (without[1], without[3])
+    assert (first[0], first[2]) != (without[0], without[2])
+
+
+def test_what_no_model_drew_is_certain() -> None:
+    certain = Proposals(torch.tensor([[4, 2], [0, 0]]), [2, 0])
+    drawn = Proposals(torch.tensor([[0], [3]]), [0, 1], torch.full((2, 1, 5), 0.2))
+    both = merged(certain, drawn)
+    assert both.counts == [2, 1]
+    assert both.tokens[0].tolist() == [4, 2]
+    assert int(both.tokens[1, 0]) == 3
+    assert both.probs is not None
+    assert both.probs[0].argmax(-1).tolist() == [4, 2]
+    assert both.probs[0].max(-1).values.tolist() == [1.0, 1.0]
+    assert both.probs[1, 0].tolist() == pytest.approx([0.2] * 5)
+    assert both.texts == (0,)
+
+
+def test_sampling_and_the_inspector_see_who_proposed() -> None:
+    rounds, _ = run("slotspec", sampling=Sampling(temperature=0.8), inspect=True)
+    tests = [row.tests for row in rounds[0].rows]
+    by_row = dict(zip((row.row for row in rounds[0].rows), tests, strict=True))
+    assert [test.draft_prob for test in by_row[0]] == [1.0] * len(by_row[0])
+    assert all(0.0 < test.draft_prob < 1.0 for test in by_row[1])
