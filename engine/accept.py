@@ -11,9 +11,10 @@ from torch import Tensor
 
 from engine.draft import Proposals
 from engine.records import AcceptTest, BonusChoice
+from engine.rejection import Rejection
 from engine.sampling import Sampler
 from engine.sequence import Sequence
-from engine.transfer import to_host
+from engine.transfer import Crossing
 
 
 @dataclass(frozen=True)
@@ -86,26 +87,26 @@ class Lossless:
         best = logits.max(dim=-1)  # a NaN or +inf anywhere in a row is its maximum
         finite = best.values.isfinite().to(torch.int64)
         fed = proposals.tokens.to(logits.device)
-        host = to_host(torch.cat([fed, best.indices, finite], dim=1)).tolist()
-        width = fed.shape[1]
-        p = q = None
+        rejection = None
         if not sampler.sampling.greedy:
-            p = sampler.warp(logits).cpu()
-            q = None if proposals.probs is None else proposals.probs.cpu()
+            q = None if proposals.probs is None else proposals.probs.to(logits.device)
+            p, seed = sampler.warp(logits), sampler.sampling.seed
+            rejection = Rejection(p, q, fed, proposals.counts, rows, seed)
+        parts = [fed, best.indices, finite, *(rejection.parts if rejection else ())]
+        proposed, chosen, fine, *rest = Crossing(parts).arrived()
+        outcomes = rejection.outcomes(rest) if rejection else None
         verdicts = []
         for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
-            tokens = tuple(host[place][:count])
-            choices = tuple(host[place][width : width + count + 1])
-            good = all(host[place][2 * width + 1 : 2 * width + 2 + count])
-            accepted = self.compare(row, tokens, choices)
-            decided = choices if self.lossless else ()
-            verdict = Verdict(tokens, accepted, choices[accepted], decided, good)
-            if good and p is not None:
-                drawn_from = None if q is None else q[place, :count]
-                accepted, bonus, tests = sampler.accept(
-                    p[place, : count + 1], drawn_from, list(tokens), row
-                )
-                verdict = Verdict(tokens, accepted, bonus, tests=tuple(tests))
+            tokens = tuple(proposed[place, :count].tolist())
+            choices = tuple(chosen[place, : count + 1].tolist())
+            good = bool(fine[place, : count + 1].all())
+            if good and outcomes is not None:
+                drawn = outcomes[place]
+                verdict = Verdict(tokens, drawn.accepted, drawn.bonus, tests=drawn.tests)
+            else:
+                accepted = self.compare(row, tokens, choices)
+                decided = choices if self.lossless else ()
+                verdict = Verdict(tokens, accepted, choices[accepted], decided, good)
             verdicts.append(verdict)
         return verdicts
 

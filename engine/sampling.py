@@ -14,7 +14,6 @@ import torch
 from torch import Tensor
 
 from engine.model import LanguageModel
-from engine.records import AcceptTest
 from engine.sequence import Sequence
 from engine.settings import Sampling
 
@@ -77,7 +76,7 @@ def draw(probs: Tensor, u: Tensor) -> Tensor:
 
 
 class Sampler:
-    """Draws proposals, and judges them.
+    """Draws proposals, and warps what they are judged by (`engine.rejection`).
 
     Args:
         sampling: temperature, truncation and seed.
@@ -132,54 +131,6 @@ class Sampler:
             return logits.argmax(dim=-1)
         u = self._uniforms(rows, positions, RESIDUAL, logits.device)
         return draw(warp(logits, self.sampling), u)
-
-    def accept(
-        self, p: Tensor, q: Tensor | None, proposals: list[int], row: Sequence
-    ) -> tuple[int, int, list[AcceptTest]]:
-        """Judge one row's proposals by rejection sampling (Leviathan et al. 2023, alg. 1).
-
-        Accept x when u · q(x) < p(x); at the first rejection draw from
-        norm(max(p − q, 0)); when all are accepted draw the bonus from p.
-
-        Args:
-            p: the target's warped probabilities, [K_i + 1, vocabulary].
-            q: the draft's, [K_i, vocabulary]; None: each proposal was certain.
-            proposals: K_i tokens.
-
-        Returns:
-            Accepted count, the bonus token, and the tests as they went.
-        """
-        seed, n = self.sampling.seed, row.length
-        tests: list[AcceptTest] = []
-        for k, token in enumerate(proposals):
-            target_prob = float(p[k, token])
-            draft_prob = 1.0 if q is None else float(q[k, token])
-            u = uniform(seed, row.index, n + k, ACCEPT)
-            accepted = u * draft_prob < target_prob
-            tests.append(
-                AcceptTest(
-                    token=token,
-                    draft_prob=draft_prob,
-                    target_prob=target_prob,
-                    draw=u,
-                    accepted=accepted,
-                )
-            )
-            if not accepted:
-                residual = p[k].clone()
-                if q is None:
-                    residual[token] = 0.0
-                else:
-                    residual = (residual - q[k]).clamp_min(0.0)
-                if not bool((residual > 0).any()):
-                    residual = p[k]
-                return k, self._draw_one(residual, row, n + k), tests
-        k = len(proposals)
-        return k, self._draw_one(p[k], row, n + k), tests
-
-    def _draw_one(self, probs: Tensor, row: Sequence, position: int) -> int:
-        u = uniform(self.sampling.seed, row.index, position, RESIDUAL)
-        return int(draw(probs[None], torch.tensor([u], dtype=torch.float64))[0])
 
     def _uniforms(
         self, rows: list[Sequence], positions: list[int], purpose: int, device: torch.device

@@ -79,8 +79,3 @@ class _Copy:
             self._made.synchronize()
         host: LedgerArray = self._host.numpy()
         return host
-
-
-def to_host(tensor: Tensor) -> LedgerArray:
-    """One int64 tensor, waited for."""
-    return Crossing([tensor]).arrived()[0]

@@ -100,6 +100,12 @@ def test_two_copies_a_round(method: str, batch_size: int, draft_tokens: int) -> 
     assert copies_a_round(method, batch_size, draft_tokens, 0.0) == {2}
 
 
+@pytest.mark.parametrize("method", ["eqspec", "slotspec"])
+@pytest.mark.parametrize(("batch_size", "draft_tokens"), [(1, 2), (8, 2), (8, 6)])
+def test_sampling_needs_no_more(method: str, batch_size: int, draft_tokens: int) -> None:
+    assert copies_a_round(method, batch_size, draft_tokens, 0.8) == {2}
+
+
 def test_tensors_cross_together_in_their_shapes() -> None:
     tensors = [torch.arange(6).view(2, 3), torch.zeros((2, 0), dtype=torch.int64), torch.tensor(7)]
     crossing = Crossing(tensors)
