@@ -184,6 +184,8 @@ class BatchspecApp(App[int]):
         yield SystemCommand("Run or pause", "Hold, or go on", main.action_toggle_run)
         yield SystemCommand("Restart", "Start again from the prompts", main.action_restart)
         yield SystemCommand("Method", "Choose another method", main.action_choose_method)
+        yield SystemCommand("Fork", "A second lane from this round on", main.action_fork)
+        yield SystemCommand("Check", "Another engine's tokens, row by row", main.action_check)
         yield SystemCommand("Cells", "What the cells show", main.action_cell_mode)
         if self.tour:
             action = partial(main.run_action, "stops")
@@ -216,6 +218,9 @@ def run_app(request: AppRequest) -> int:
             save_preferences(Preferences(theme=app.theme))
         # A result that is to be written is worth a moment; nothing else is.
         ended = control.stop(timeout=2.0 if request.json or request.trace else 0.2)
+    if isinstance(source, LiveSource) and len(source.recording.written) > 1:
+        names = ", ".join(str(path) for path in source.recording.written)
+        print(f"batchspec-tui: recorded in {names}", file=sys.stderr)
     failure = control.timeline.failure
     if failure is not None:
         told = f"; the traceback is in {failure.log}" if failure.log else ""

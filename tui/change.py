@@ -7,15 +7,15 @@ one whose run is over) is told apart by `can_change`.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
-from engine.errors import BatchspecError
-from engine.records import ChangeRecord
+from engine.errors import BatchspecError, UserError
+from engine.records import ChangeRecord, Record
 from engine.settings import Settings
-from engine.worker import EngineWorker
+from engine.worker import EngineWorker, Progress, State
 from tui.control import Control
 
 if TYPE_CHECKING:
@@ -29,6 +29,9 @@ class ChangingSource(Protocol):
     """A source whose run can be changed between two rounds, in the engine's thread."""
 
     def intervene(self, act: Act) -> ChangeRecord: ...
+
+    def resume(self, act: Act) -> Iterator[Record]:
+        """The same after the run has ended: the change, and the rounds that come of it."""
 
 
 class News:
@@ -51,6 +54,12 @@ class Changes:
         """Whether there is a run that goes on, and can be changed."""
         control = self.control
         return isinstance(control.source, ChangingSource) and not control.worker.state.ended
+
+    @property
+    def can_resume(self) -> bool:
+        """Whether the run is over, and could go on with more to do."""
+        control = self.control
+        return isinstance(control.source, ChangingSource) and control.state is State.FINISHED
 
     def news(self) -> list[News]:
         """What has come of the changes since the last call."""
@@ -80,14 +89,17 @@ class Changes:
         self._ask(act, lambda: self._take_back(was, now))
 
     def prompt(self, text: str, chat: bool | None = None) -> None:
-        """One more prompt."""
+        """One more prompt. A run that is over goes on with it."""
 
         def act(run: Run) -> ChangeRecord:
             from engine.intervene import add_prompt
 
             return add_prompt(run, text, chat)
 
-        self._ask(act)
+        if self.can_resume:
+            self._resume(act)
+        else:
+            self._ask(act)
 
     def go_back(self, number: int) -> None:
         """Every row as it stood after this round, and on from there."""
@@ -110,6 +122,22 @@ class Changes:
             return force(run, row, text)
 
         self._ask(act)
+
+    def _resume(self, act: Act) -> None:
+        source = self.control.source
+        assert isinstance(source, ChangingSource)
+        resume = source.resume
+
+        def open_records(progress: Progress) -> Iterator[Record]:
+            try:
+                for record in resume(act):
+                    if isinstance(record, ChangeRecord):
+                        self._news.append(News(record.what))
+                    yield record
+            except UserError as error:
+                self._news.append(News(str(error), failed=True))
+
+        self.control.go_on(open_records)
 
     def _take_back(self, was: Settings, now: Settings) -> None:
         if self.control.settings == now:

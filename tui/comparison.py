@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
@@ -57,10 +56,8 @@ class LaneSource:
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
         """The lanes' records, once the single run has come to the end of its round."""
-        worker, idle = self._main.worker, threading.Event()
-        worker.between_rounds(idle.set)
-        while not idle.wait(0.02) and not worker.state.ended:
-            progress("the round of the single run is being finished", None)
+        words = "the round of the single run is being finished"
+        self._main.worker.rest(lambda: progress(words, None))
         yield from self.source.compare(self.lanes, self.pace, self._write_log, progress)
 
     def _write_log(self, text: str) -> str:

@@ -8,7 +8,6 @@ when one goes back to it.
 from __future__ import annotations
 
 import queue
-import threading
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -84,13 +83,6 @@ class Original:
         """In the run's thread."""
         if isinstance(record, RoundRecord | ChangeRecord | Summary | Failure):
             self._new.put((record, held))
-
-    def idle(self, wait: Callable[[], None]) -> None:
-        """Until the run has come to the end of its round."""
-        reached = threading.Event()
-        self._worker.between_rounds(reached.set)
-        while not reached.wait(0.02) and not self._worker.state.ended:
-            wait()
 
     def past(self) -> Iterator[LaneRecord]:
         """What there was when this was made, in order."""
@@ -168,7 +160,7 @@ class ForkSource(LaneSource):
         def wait() -> None:
             progress("the run goes on", None)
 
-        self._original.idle(wait)
+        self._main.worker.rest(wait)
         past: Iterable[LaneRecord] = self._original.past()
         more = self._original.more(wait)
         branch = Branch(header, past, more, self.number, *self.lanes)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import TYPE_CHECKING
 
 from engine.pairs.registry import resolve
@@ -16,10 +17,12 @@ from tui.request import AppRequest
 
 if TYPE_CHECKING:
     from engine.compare import Compare, Log, Pace
+    from engine.foreign import Foreign
     from engine.fork import Branch
     from engine.oracle import Oracle
     from engine.pairs.load import Pair
     from engine.run import Run
+    from tui.checking import Checked
 
 
 class LiveSource:
@@ -71,6 +74,15 @@ class LiveSource:
         self.recording.note(record)
         return record
 
+    def resume(self, act: Callable[[Run], ChangeRecord]) -> Iterator[Record]:
+        """Change a run that has ended, and go on with it. Call in the engine's thread."""
+        run = self._run
+        if run is not None:
+            record = act(run)
+            self._prompts = run.prompts
+            records = chain([record], self._of_run(run, run.remaining()))
+            yield from self.recording.of_run(records, goes_on=True)
+
     def lengths(self) -> dict[int, int]:
         """Committed tokens of every row, now."""
         return {} if self._run is None else self._run.lengths()
@@ -115,6 +127,16 @@ class LiveSource:
 
         fork = Fork(self._pair, branch, log=log)
         yield from self.recording.beside("fork", fork.records())
+
+    def check(self, foreign: Foreign, settings: Settings, progress: Progress) -> Checked:
+        """Another engine's tokens against this pair's target. Call in an engine's thread."""
+        from tui.checking import check_settings, checked
+
+        if self._pair is None:
+            self._load(settings, progress)
+        assert self._pair is not None
+        chosen = check_settings(foreign, settings)
+        return checked(self._pair, foreign, chosen, self.request.chat, progress)
 
     def change_lane(self, lane: int, settings: Settings) -> None:
         """Let a lane begin again. Call in the engine's thread, between two rounds."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from threading import Thread
 
 from engine.breakpoints import Breakpoint, Hit
-from engine.records import Record
+from engine.records import Record, RunHeader, TickRecord
 from engine.watch import Watch
 from tui.playhead import Playhead
 from tui.view.cursor import LAST, Cursor
@@ -50,7 +50,7 @@ class Findings:
 
     def __init__(self, read: Callable[[], Iterable[Record]]) -> None:
         self.rounds: list[int] = []
-        """The rounds in which one applies, in order."""
+        """The rounds in which one applies, in order; of a comparison the ticks."""
         self._hits: dict[int, list[Hit]] = {}
         self._read = read
         self._points: tuple[Breakpoint, ...] = ()
@@ -65,18 +65,29 @@ class Findings:
             Thread(target=self._look, args=(points,), daemon=True).start()
 
     def at(self, number: int) -> list[Hit]:
-        """What applies in a round."""
+        """What applies in a round, or in a tick."""
         return self._hits.get(number, [])
 
     def _look(self, points: tuple[Breakpoint, ...]) -> None:
         watch = Watch(points)
+        hits: dict[int, list[Hit]] = {}
+        lanes, forks, tick, seen = 1, dict[int, int](), 0, 0
         for record in self._read():
             if self._points != points:
                 return
             watch(record)
-        hits: dict[int, list[Hit]] = {}
-        for hit in watch.hits:
-            hits.setdefault(hit.round, []).append(hit)
+            if isinstance(record, RunHeader):
+                lanes = record.lanes
+                if record.fork is not None:
+                    forks[record.lane] = record.fork
+            for hit in watch.hits[seen:]:
+                if hit.round > forks.get(hit.lane, -1):  # what is shared is told of once
+                    hits.setdefault(tick + 1 if lanes > 1 else hit.round, []).append(hit)
+            seen = len(watch.hits)
+            if isinstance(record, TickRecord):
+                tick = record.tick
+        if lanes > 1 and tick and tick + 1 in hits:  # found out when the lanes were done
+            hits.setdefault(tick, []).extend(hits.pop(tick + 1))
         self.rounds, self._hits = sorted(hits), hits
 
 

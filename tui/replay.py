@@ -99,7 +99,7 @@ class ReplayApp(BatchspecApp):
     def _read_on(self) -> None:
         """Take in what has been read, in slices between which keys are heard."""
         fresh = self.control.take(READING)
-        if fresh and isinstance(self.screen, RunScreen):
+        if fresh and isinstance(self.screen, RunScreen) and self.screen.is_mounted:
             self.screen.show_frame()
         elif self.control.state.ended:
             self._reading.stop()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -15,6 +16,8 @@ from engine.errors import UserError
 from engine.foreign import Foreign, read_foreign
 from engine.pairs.registry import DEFAULT_PAIR, LOOKUP, PairRequest, all_pairs, resolve
 from engine.settings import Settings
+from engine.worker import Progress
+from tui.checking import Checked, CheckSource, check_settings, checked
 from tui.commands.verify import NOT_HELD
 from tui.options import DraftTokens
 from tui.progress import ProgressLine
@@ -54,6 +57,8 @@ STYLES = {"numeric": "yellow", "stopped": "magenta", "past_end": "magenta", "une
 )
 @click.option("--json", "path", type=_FILE, metavar="PATH", help="- is stdout.")
 @click.option("--quiet", is_flag=True, help="No progress, no tables.")
+@click.option("--tui", is_flag=True, help="Show it in the app.")
+@click.option("--theme", metavar="NAME", help="With --tui: a theme, built-in or your own.")
 def check(
     file: Path,
     model_pair: str | None,
@@ -70,6 +75,8 @@ def check(
     require: float | None,
     path: Path | None,
     quiet: bool,
+    tui: bool,
+    theme: str | None,
 ) -> int:
     """Compare what another engine wrote with greedy decoding of each row alone.
 
@@ -84,17 +91,19 @@ def check(
     named = foreign.pair if foreign.pair in all_pairs() else DEFAULT_PAIR
     request = PairRequest(name=model_pair or named, target=target, draft=LOOKUP)
     resolve(request)
-    settings = Settings(
-        max_new_tokens=foreign.budget if max_new_tokens is None else max_new_tokens,
-        draft_tokens=_first(draft_tokens, foreign.settings.get("draft_tokens"), 5),
-        batch_size=_first(batch_size, foreign.settings.get("batch_size"), 4),
-        device=device,
-        dtype=dtype,
-        threads=threads,
-    ).check()
+    settings = check_settings(
+        foreign,
+        Settings(device=device, dtype=dtype, threads=threads),
+        max_new_tokens=max_new_tokens,
+        draft_tokens=draft_tokens,
+        batch_size=batch_size,
+    )
+    if tui:
+        return _show(file, foreign, request, settings, chat, tolerance, theme)
     with ProgressLine(quiet=quiet) as line:
         line.stage("loading torch", None)
-        result, tokenizer = _check(foreign, request, settings, chat, tolerance, line)
+        found = _check(foreign, request, settings, chat, tolerance, line.stage)
+        result = found.result
         for notice in result.notices:
             line.say(notice)
         for row, why in result.errors.items():
@@ -106,16 +115,8 @@ def check(
     if path is not None:
         write_json(path, msgspec.to_builtins(result, str_keys=True))
     if not quiet and path != STDOUT:
-        print_check(result, tokenizer, Console(highlight=False))
+        print_check(result, found.tokenizer, Console(highlight=False))
     return status
-
-
-def _first(given: int | str | None, told: object, default: int) -> int:
-    """What the command line says, else the file, else the default. `auto` is no number."""
-    for value in (given, told):
-        if isinstance(value, int):
-            return value
-    return default
 
 
 def _check(
@@ -124,23 +125,38 @@ def _check(
     settings: Settings,
     chat: bool | None,
     tolerance: float | None,
-    line: ProgressLine,
-) -> tuple[CheckResult, Tokenizer]:
-    from engine.check import check as compare
+    progress: Progress,
+) -> Checked:
     from engine.pairs.load import load_pair
-    from engine.prompts import encode_prompts
 
     pair = load_pair(
         request,
         device=settings.device,
         dtype=settings.dtype,
         threads=settings.threads,
-        progress=line.stage,
+        progress=progress,
     )
-    entries = [row.prompt for row in foreign.rows]
-    prompts = encode_prompts(entries, pair.tokenizer, chat, pair.info.context)
-    result = compare(pair, settings, prompts, foreign, tolerance=tolerance, progress=line.stage)
-    return result, pair.tokenizer
+    return checked(pair, foreign, settings, chat, progress, tolerance)
+
+
+def _show(
+    file: Path,
+    foreign: Foreign,
+    request: PairRequest,
+    settings: Settings,
+    chat: bool | None,
+    tolerance: float | None,
+    theme: str | None,
+) -> int:
+    if not (sys.stdin.isatty() and sys.stdout.isatty()):
+        raise UserError("no terminal: --tui needs one; without it the result is printed")
+    from tui.checkapp import show
+
+    def check(_: Foreign, progress: Progress) -> Checked:
+        progress("importing torch", None)
+        return _check(foreign, request, settings, chat, tolerance, progress)
+
+    return show(CheckSource(file, check), settings, theme=theme)
 
 
 def print_check(result: CheckResult, tokenizer: Tokenizer, console: Console) -> None:

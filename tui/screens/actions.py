@@ -47,6 +47,8 @@ class RunScreen(Screen[None]):
         self.changes = Changes(control)
         self.hits: Hits | None = None
         """What was searched for, and found."""
+        self.file_to_check = ""
+        """The one that was named last."""
 
     def show_frame(self) -> None:
         """Show what is now to be shown."""
@@ -150,6 +152,27 @@ class RunScreen(Screen[None]):
         self.playhead.jump(self.take_count(), self.last)
         self.show_frame()
 
+    def breaks(self) -> list[tuple[int, int | None]]:
+        """Where an invariant breaks for the first time in a row: place in time, and row."""
+        return [(number, broken.row) for number, broken in self.control.timeline.breaks]
+
+    def action_next_break(self, step: int) -> None:
+        """To where an invariant breaks next, or broke before; from the live end, the first one."""
+        places = sorted({number for number, _ in self.breaks()})
+        here = 0 if step > 0 and self.playhead.following else self.cursor.round
+        count = self.take_count()
+        later = [place for place in places if place > here]
+        earlier = [place for place in places if place < here]
+        wanted = later[:count][-1:] if step > 0 else earlier[-count:][:1]
+        if not wanted:
+            self.notify("No other invariant breaks." if places else "No invariant breaks here.")
+            return
+        rows = [row for number, row in self.breaks() if number == wanted[0]]
+        if rows[0] is not None:
+            self.selected = rows[0]
+        self.playhead.jump(wanted[0], self.last)
+        self.show_frame()
+
     def action_slower(self) -> None:
         self.control.speed = self.playhead.slower()
         self.show_frame()
@@ -247,6 +270,13 @@ class RunScreen(Screen[None]):
 
         self.take_count()
         open_fork(self)
+
+    def action_check(self) -> None:
+        """Another engine's tokens against this target."""
+        from tui.screens.checking import open_check
+
+        self.take_count()
+        open_check(self)
 
     def action_faults(self) -> None:
         """The fault lab."""

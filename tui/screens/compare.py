@@ -51,7 +51,9 @@ class CompareScreen(RunScreen):
     def __init__(self, control: CompareControl, playhead: Playhead, resume: bool) -> None:
         super().__init__(control, playhead)
         self.compared = control
-        self.focus_lane = 0
+        methods = [lane.method for lane in control.lanes.lanes]
+        mine = control.settings.method
+        self.focus_lane = methods.index(mine) if mine in methods else 0
         self._resume = resume
         """Whether the single run goes on when this screen is left."""
         self._seen: tuple[object, ...] = ()
@@ -242,11 +244,18 @@ class CompareScreen(RunScreen):
             wanted = [one for one in partings if one < here][-count:][:1]
         if not wanted:
             some = "No other row" if partings else "No row"
-            self.notify(f"{some} of this lane has gone astray.", timeout=3)
+            so_far = "" if self.comparison.finished(self.focus_lane) else " so far"
+            self.notify(f"{some} of this lane has gone astray{so_far}.", timeout=3)
             return
         tick, self.selected = wanted[0]
         self.playhead.jump(tick, self.last)
         self.show_frame()
+
+    def breaks(self) -> list[tuple[int, int | None]]:
+        """Those of the lane, by steps."""
+        timeline = self.comparison.take(self.focus_lane).timeline
+        ticks = self.comparison.ticks_of(self.focus_lane)
+        return [(ticks[at], broken.row) for at, broken in timeline.breaks if at in ticks]
 
     def action_next_pace(self) -> None:
         self.compared.next_pace()

@@ -39,28 +39,30 @@ SETTINGS = (
 
 def open_interventions(screen: RunScreen) -> None:
     """Ask what is to change from the next round on."""
-    if not screen.changes.can_change:
-        over = isinstance(screen.control.source, ChangingSource)
-        words = "The run is over: r starts again." if over else "There is no run to change here."
+    over = not screen.changes.can_change
+    if over and not screen.changes.can_resume:
+        ended = isinstance(screen.control.source, ChangingSource)
+        words = "The run is over: r starts again." if ended else "There is no run to change here."
         screen.notify(words, timeout=3)
         return
     row = screen.frame_now().selected
     number = screen.cursor.round
-    choices = [
-        Choice("force", "force a proposal", f"what row {row}'s draft is to say next"),
-        Choice("prompt", "add a prompt", "at the end of the queue"),
-    ]
-    if number < screen.last:
+    force = Choice("force", "force a proposal", f"what row {row}'s draft is to say next")
+    when = "the run, which is over, goes on with it" if over else "at the end of the queue"
+    choices = [Choice("prompt", "add a prompt", when)]
+    if not over:
+        choices.insert(0, force)
+    if number < screen.last and not over:
         help = f"every row as it stood after round {number}, and on from there"
         choices.append(Choice("back", "go on from here", help))
     help = f"a second lane after round {number}, under other settings, beside this run"
     choices.append(Choice("fork", "fork", help))
-    for setting in SETTINGS:
+    for setting in SETTINGS if not over else ():
         choices.append(Choice(setting.name, setting.label, f"{_now(screen, setting)}"))
 
     def chosen(choice: str | None) -> None:
         if choice == "prompt":
-            ask("one more prompt", "", "", lambda text: screen.changes.prompt(text, _chat(screen)))
+            ask("one more prompt", "", "", lambda text: _join(screen, text))
         elif choice == "force" and row is not None:
             title = f"row {row}'s draft is to say"
             note = "the target judges it · a text, or token ids: #12 #7"
@@ -84,7 +86,15 @@ def open_interventions(screen: RunScreen) -> None:
 
         screen.app.push_screen(AskScreen(title, note, value), answered)
 
-    screen.app.push_screen(ChooseScreen("from the next round on", choices), chosen)
+    title = "the run is over" if over else "from the next round on"
+    screen.app.push_screen(ChooseScreen(title, choices), chosen)
+
+
+def _join(screen: RunScreen, text: str) -> None:
+    over = screen.changes.can_resume
+    screen.changes.prompt(text, _chat(screen))
+    if over:
+        screen.playhead.follow(screen.last)
 
 
 def _now(screen: RunScreen, setting: Setting) -> object:

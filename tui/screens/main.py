@@ -172,7 +172,7 @@ class MainScreen(RunScreen):
         same = self._seen[5:6] == (known,) and self._seen[6:] == (parked, self.pane)
         self._seen = seen
         status = self.query_one(StatusBar)
-        status.state = state.value if not playhead.playing else "running"
+        status.state = self._state_word(state)
         status.speed = self.control.speed
         status.following = playhead.following
         status.count = self.count
@@ -183,6 +183,13 @@ class MainScreen(RunScreen):
         for section in self.query(Section):
             if not isinstance(section, TensorSection) and section.display:
                 section.show(frame)
+
+    def _state_word(self, state: State) -> str:
+        """What the status line says of it: a recording is not a run that is over."""
+        if self.playhead.playing:
+            return State.RUNNING.value
+        recorded = not self.control.source.live and state is State.FINISHED
+        return "replay" if recorded else state.value
 
     def choose_pane(self, index: int) -> None:
         """Which of the lower panes a small screen shows."""

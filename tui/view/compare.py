@@ -112,18 +112,19 @@ class Comparison:
 
     def partings(self, lane: int) -> list[tuple[int, int]]:
         """The ticks in which rows of the lane's present run leave the oracle, with the rows."""
+        ticks = self.ticks_of(lane)
+        partings = self.take(lane).match.partings.items()
+        return sorted((ticks[one.round], row) for row, one in partings if one.round in ticks)
+
+    def ticks_of(self, lane: int) -> dict[int, int]:
+        """In which tick each round of the lane's present run was made."""
         take = len(self.lanes[lane]) - 1
-        by_round: dict[int, list[int]] = {}
-        for row, parting in self.take(lane).match.partings.items():
-            by_round.setdefault(parting.round, []).append(row)
-        found = []
-        seen = 0
+        found: dict[int, int] = {}
         for tick in range(1, self.last + 1):
             moment = self.moment(lane, tick)
             if moment.take == take:
-                for number in range(seen + 1, moment.round + 1):
-                    found += [(tick, row) for row in sorted(by_round.get(number, ()))]
-                seen = max(seen, moment.round)
+                for number in range(len(found) + 1, moment.round + 1):
+                    found[number] = tick
         return found
 
     def finished(self, lane: int) -> bool:

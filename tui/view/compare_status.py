@@ -43,7 +43,8 @@ def status_line(
     shown = pace
     if not following and 1 <= cursor.round <= len(comparison.paces):
         shown = comparison.paces[cursor.round - 1]
-    right += [(" · in step ", "dim"), (PACE_WORDS[shown], "text")]
+    if comparison.fork is None:
+        right += [(" · in step ", "dim"), (PACE_WORDS[shown], "text")]
     if speed is not None:
         right.append((f" · {speed:g} steps/s", "dim"))
     right.append((" ", "text"))

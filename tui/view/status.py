@@ -49,12 +49,12 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
     line.append((f"round {number}", "strong"))
     if not following:
         line.append((f" of {timeline.last}", "parked"))
-    if state in ("finished", "failed"):
+    if state in ("finished", "failed", "replay"):
         line.append((f" · {state}", style))
     elif speed is not None:
         line.append((f" · {speed:g} rounds/s", "dim"))
     pace = timeline.speed_at(number)
-    if state == "finished" and number == timeline.last:
+    if state in ("finished", "replay") and number == timeline.last:
         pace = timeline.speed_at(number, over=number)
     record = frame.record
     drafted = record.draft_tokens if record else 0
@@ -84,6 +84,7 @@ STATES = {
     "paused": ("❚❚", "paused"),
     "loading": ("…", "dim"),
     "finished": ("■", "dim"),
+    "replay": ("■", "dim"),
     "failed": ("✗", "broken"),
     "stopped": ("■", "dim"),
 }
