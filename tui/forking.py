@@ -124,6 +124,8 @@ class Original:
             elif record in self._changes:
                 continue
             yield record
+            if isinstance(record, ChangeRecord) and record.held:
+                return  # no memory for its next round
 
     def let_go(self) -> None:
         """The run is left alone."""
