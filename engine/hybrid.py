@@ -15,37 +15,50 @@ from engine.costs import Costs
 from engine.draft import ModelDraft, Proposals
 from engine.layout.base import Layout
 from engine.lookup import LONGEST, LookupDraft, SuffixIndex
+from engine.phrases import PhraseTable
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 
 WORTH = 0.5
-"""Chance of acceptance from which a row's own text is preferred to the model."""
+"""Chance of acceptance from which text is preferred to the model."""
 
 
-class LongMatches(LookupDraft):
-    """Only matches of three tokens are taken: shorter ones a draft model beats."""
+class SureText(LookupDraft):
+    """Matches of three tokens in the row's own text, and what the target nearly always says
+    next: with less to go by, a draft model knows better.
+
+    Args:
+        table: what the target habitually writes, where the pair has that.
+    """
+
+    def __init__(self, table: PhraseTable | None, costs: Costs | None = None) -> None:
+        super().__init__(costs)
+        self._table = table
 
     def continuation(
         self, index: SuffixIndex, row: Sequence, count: int, least: float
     ) -> list[int]:
         size, tokens = index.continuation(row, count)
-        if size < LONGEST or not self._chances[size].worth(WORTH, 1):
+        if size == LONGEST and self._chances[size].worth(WORTH, 1):
+            self._matched[row.index] = size
+            return tokens[: self._chances[size].worth(least, count)]
+        if self._table is None:
             return []
-        self._matched[row.index] = size
-        return tokens[: self._chances[size].worth(least, count)]
+        recent = [int(token) for token in row.tokens[-LONGEST - 1 :]]
+        return self._table.follow(recent, count, max(least, WORTH))
 
 
 class HybridDraft:
     """Each row's proposals come from one of two drafts.
 
     Args:
-        model: asked for rows whose own text says nothing.
-        costs: as both drafts take them.
+        model: asked for rows of which text says nothing.
+        text: comes first.
     """
 
-    def __init__(self, model: ModelDraft, costs: Costs | None = None) -> None:
+    def __init__(self, model: ModelDraft, text: SureText) -> None:
         self._model = model
-        self._text = LongMatches(costs)
+        self._text = text
         self._by_text: set[int] = set()
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:

@@ -17,7 +17,7 @@ from engine.draft import Drafter, ModelDraft, NoDraft
 from engine.exhausted import attempt
 from engine.forced import ForcedPattern
 from engine.graphs import require_graphs
-from engine.hybrid import HybridDraft
+from engine.hybrid import HybridDraft, SureText
 from engine.inspect import Inspection, NotingSampler
 from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
@@ -291,7 +291,9 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
     if pair.draft is not None:
         drafter = method.draft(pair.draft.context, known)
         mixed = settings.own_text and method.draft is ModelDraft
-        return draft_tokens, HybridDraft(drafter, known) if mixed else drafter
+        return draft_tokens, HybridDraft(
+            drafter, SureText(pair.phrases, known)
+        ) if mixed else drafter
     if pair.phrases is not None:
         return draft_tokens, PhraseDraft(pair.phrases, known)
     return draft_tokens, LookupDraft(known)

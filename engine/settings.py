@@ -59,8 +59,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     threads: int = 0
     strict: bool = False
     own_text: bool = False
-    """Whether a row's own text is proposed where it repeats itself, before the draft model is
-    asked (`engine.hybrid`)."""
+    """Whether a row's own text is proposed where it repeats itself, and the pair's phrases where
+    they are all but sure, before the draft model is asked (`engine.hybrid`)."""
     cuda_graphs: bool = False
     """Whether slotspec's forwards are recorded and replayed (`engine.graphs`)."""
     audit: bool = False

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 import torch
 
 from engine.draft import Proposals
 from engine.hybrid import merged
 from engine.oracle import Oracle
+from engine.phrases import PhraseTable
 from engine.records import RoundRecord, Summary
 from engine.run import Run
 from engine.settings import Sampling, Settings
@@ -47,6 +50,16 @@ def test_a_row_that_repeats_itself_proposes_its_own_text() -> None:
     without = {row.row: row.proposals for row in alone[0].rows}
     assert (first[1], first[3]) == (without[1], without[3])
     assert (first[0], first[2]) != (without[0], without[2])
+
+
+def test_phrases_are_proposed_where_they_are_all_but_sure() -> None:
+    table = PhraseTable({(21,): (33, 0.9), (33,): (34, 0.4), (12,): (35, 0.4)})
+    pair = replace(tiny_pair(), phrases=table)
+    settings = Settings(method="eqspec", draft_tokens=3, max_new_tokens=8, own_text=True)
+    first = next(r for r in Run(pair, settings, PROMPTS).records() if isinstance(r, RoundRecord))
+    proposals = {row.row: row.proposals for row in first.rows}
+    assert proposals[1] == (33,), "the phrase goes on, but that is no longer likely"
+    assert proposals[3][:1] != (35,), "the draft model is asked instead"
 
 
 def test_what_no_model_drew_is_certain() -> None:

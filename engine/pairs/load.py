@@ -107,6 +107,8 @@ def load_pair(
         parts = _with_built_in_features(parts, job)
     elif parts.draft is None and spec.draft != LOOKUP:
         parts = _with_other_draft(parts, job)
+    if spec.kind == "smollm2" and parts.draft is not None:
+        parts = replace(parts, phrases=_built_in_phrases(parts.target))  # for --own-text
     if beside != where:
         parts = replace(parts, draft=_moved(parts, beside))
     return _pair(parts)
@@ -136,8 +138,12 @@ def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
             f"there are no phrases of {spec.target}; make some with `batchspec-tui phrases`, "
             "or use --draft lookup"
         )
+    return _built_in_phrases(target)
+
+
+def _built_in_phrases(target: Any) -> PhraseTable:
     with resources.as_file(resources.files("engine").joinpath(SMOLLM2_PHRASES)) as place:
-        return PhraseTable.load(place, vocabulary)
+        return PhraseTable.load(place, vocabulary_of(target))
 
 
 def _toy(job: Job) -> _Parts:
