@@ -35,6 +35,7 @@ FIGURES = (
     ("kv", "cache slots that hold committed tokens (c − 1)"),
     ("pos", "position IDs of the content, first and last"),
     ("L", "length of the rectangle: p + c for every row"),
+    ("⋔", "in a fork: where the lanes part"),
 )
 
 

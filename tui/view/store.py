@@ -12,6 +12,7 @@ import contextlib
 import tempfile
 from collections import OrderedDict
 from collections.abc import Iterator
+from threading import Lock
 from typing import BinaryIO, NamedTuple, overload
 
 import msgspec
@@ -37,7 +38,7 @@ class _Filed(NamedTuple):
 
 
 class RoundStore:
-    """A sequence of rounds that can be appended to."""
+    """A sequence of rounds that can be appended to, and read meanwhile in another thread."""
 
     def __init__(self, bound: int = BOUND) -> None:
         self.bound = bound
@@ -47,17 +48,19 @@ class RoundStore:
         self._newest: list[RoundRecord] = []
         self._looked_at: OrderedDict[int, RoundRecord] = OrderedDict()
         self._file: BinaryIO | None = None
+        self._lock = Lock()
         self._pack = zstandard.ZstdCompressor(level=1).compress
         self._unpack = zstandard.ZstdDecompressor().decompress
         self._encode = msgspec.msgpack.Encoder().encode
         self._decode = msgspec.msgpack.Decoder(RoundRecord).decode
 
     def append(self, record: RoundRecord) -> None:
-        self._newest.append(record)
-        if len(self._newest) > NEWEST:
-            roomy = self._pack(self._encode(self._newest.pop(0)))
-            # the library hands out bytes in a buffer as large as the input: keep a copy that fits
-            self._packed.append(self._put(bytes(memoryview(roomy))))
+        with self._lock:
+            self._newest.append(record)
+            if len(self._newest) > NEWEST:
+                roomy = self._pack(self._encode(self._newest.pop(0)))
+                # the library hands out bytes in a buffer as large as the input: keep what fits
+                self._packed.append(self._put(bytes(memoryview(roomy))))
 
     def __len__(self) -> int:
         return len(self._packed) + len(self._newest)
@@ -69,30 +72,31 @@ class RoundStore:
     def __getitem__(self, place: int | slice) -> RoundRecord | list[RoundRecord]:
         if isinstance(place, slice):
             return [self[at] for at in range(*place.indices(len(self)))]
-        if place < 0:
-            place += len(self)
-        if not 0 <= place < len(self):
-            raise IndexError(place)
-        if place >= len(self._packed):
-            return self._newest[place - len(self._packed)]
-        known = self._looked_at.pop(place, None)
-        record = self._take(place) if known is None else known
-        self._looked_at[place] = record
-        if len(self._looked_at) > LOOKED_AT:
-            self._looked_at.popitem(last=False)
-        return record
+        with self._lock:
+            if place < 0:
+                place += len(self)
+            if not 0 <= place < len(self):
+                raise IndexError(place)
+            if place >= len(self._packed):
+                return self._newest[place - len(self._packed)]
+            known = self._looked_at.pop(place, None)
+            record = self._take(place) if known is None else known
+            self._looked_at[place] = record
+            if len(self._looked_at) > LOOKED_AT:
+                self._looked_at.popitem(last=False)
+            return record
 
     def __iter__(self) -> Iterator[RoundRecord]:
         """All of them; those that are unpacked for it are not kept."""
         place = 0
         while place < len(self):
-            kept = self._looked_at.get(place)
-            if kept is not None:
-                yield kept
-            elif place < len(self._packed):
-                yield self._take(place)
-            else:
-                yield self._newest[place - len(self._packed)]
+            with self._lock:
+                record = self._looked_at.get(place)
+                if record is None and place < len(self._packed):
+                    record = self._take(place)
+                elif record is None:
+                    record = self._newest[place - len(self._packed)]
+            yield record
             place += 1
 
     def _put(self, packed: bytes) -> bytes | _Filed:
