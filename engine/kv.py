@@ -11,6 +11,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.transfer import Everywhere
+
 LedgerArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 EMPTY = -1
@@ -32,6 +34,12 @@ class Write:
         self.read = read
         self.start = start
         self.cells = cells
+        self._everywhere = None if cells is None else Everywhere(cells)
+
+    def cells_on(self, device: torch.device) -> Tensor:
+        """`cells` on a device, where they are brought once and not for every layer."""
+        assert self._everywhere is not None
+        return self._everywhere.on(device)
 
     def flat(self, rows: int, tokens: int, columns: int) -> Tensor:
         """Flat indices of the cells that are written, [rows · tokens], row-major, in a grid
@@ -111,12 +119,10 @@ class KVStore:
         flat = np.where(held, source, fill[:, None]).reshape(-1)
         cells = len(flat)
         moved = 0
-        indices: dict[torch.device, Tensor] = {}
+        indices = Everywhere(torch.from_numpy(flat))
         for place, buffer in enumerate(other.buffers):
-            if buffer.device not in indices:
-                indices[buffer.device] = torch.from_numpy(flat).to(buffer.device)
             target = self._room_for(place, buffer, cells, spare=other is self)
-            torch.index_select(buffer, 0, indices[buffer.device], out=target[:cells])
+            torch.index_select(buffer, 0, indices.on(buffer.device), out=target[:cells])
             if other is self:  # the buffer that was read is the next one's target
                 self._spare[_kind(buffer)] = buffer
             self.buffers[place] = target
@@ -150,9 +156,11 @@ class KVStore:
         while len(self.buffers) < len(other.buffers):
             model = other.buffers[len(self.buffers)]
             self.buffers.append(model.new_zeros((self.rows * self.columns, *model.shape[1:])))
+        sources = Everywhere(torch.from_numpy(source))
+        targets = Everywhere(torch.from_numpy(target))
         for mine, theirs in zip(self.buffers, other.buffers, strict=True):
-            picked = theirs.index_select(0, torch.from_numpy(source).to(theirs.device))
-            mine.index_copy_(0, torch.from_numpy(target).to(mine.device), picked)
+            picked = theirs.index_select(0, sources.on(theirs.device))
+            mine.index_copy_(0, targets.on(mine.device), picked)
             moved += 2 * picked.numel() * picked.element_size()
         self.ids.reshape(-1)[target] = other.ids.reshape(-1)[source]
         self.positions.reshape(-1)[target] = other.positions.reshape(-1)[source]
@@ -202,7 +210,7 @@ class KVStore:
             assert write.start is not None
             grid[:rows, write.start : write.start + tokens] = block.transpose(1, 2)
         else:
-            cells = write.cells.to(buffer.device)
+            cells = write.cells_on(buffer.device)
             buffer.index_copy_(0, cells, block.transpose(1, 2).reshape(rows * tokens, heads, dim))
         if write.read == 0:
             return block

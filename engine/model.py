@@ -24,6 +24,7 @@ from transformers.cache_utils import Cache, CacheLayerMixin
 from engine.kv import KVStore, Write
 from engine.prepack import prepack
 from engine.supported import check_architecture, context_of, windows_of
+from engine.transfer import to_device
 from engine.windows import Windows, newest_attended, newest_columns
 
 ATTENTION = "batchspec"
@@ -66,10 +67,10 @@ class Feed:
         it differs, those that have a window.
         """
         if not windows.cuts(self.mask.shape[-1]):
-            return self.mask.to(device)
+            return to_device(self.mask, device)
         key = windows.size, device
         if key not in self._masks:
-            mask = self.mask.to(device)
+            mask = to_device(self.mask, device)
             if self.columnwise and self.write.start is not None:
                 near = newest_columns(mask, windows.size, self.write.start)
             else:
@@ -171,8 +172,8 @@ class LanguageModel:
         """
         device = self.device
         # a draft's vocabulary may be the smaller one: ids that only the target has are cut
-        ids = feed.ids.to(device).clamp(max=self.vocabulary - 1)
-        positions, write = feed.positions.to(device), feed.write
+        ids = to_device(feed.ids, device).clamp(max=self.vocabulary - 1)
+        positions, write = to_device(feed.positions, device), feed.write
         packing = Packing(feed, store, device) if feed.ragged and not keep else None
         if packing is not None:
             ids, positions = packing.pack(ids), packing.pack(positions)
@@ -225,8 +226,8 @@ class Packing:
         flat = np.flatnonzero(feed.real)
         back = np.zeros(rows * tokens, np.int64)
         back[flat] = np.arange(len(flat))
-        self._flat = torch.from_numpy(flat).to(device)
-        self._back = torch.from_numpy(back).to(device)
+        self._flat = to_device(torch.from_numpy(flat), device)
+        self._back = to_device(torch.from_numpy(back), device)
         cells = feed.write.flat(rows, tokens, store.columns)[torch.from_numpy(flat)]
         self.write = Write(rows=feed.write.rows, read=feed.write.read, cells=cells)
 

@@ -16,6 +16,7 @@ from torch import Tensor
 from engine.model import LanguageModel
 from engine.sequence import Sequence
 from engine.settings import Sampling
+from engine.transfer import to_device
 
 PROPOSE, ACCEPT, RESIDUAL = 0, 1, 2
 """The purposes of a random number."""
@@ -140,4 +141,4 @@ class Sampler:
             uniform(seed, row.index, position, purpose)
             for row, position in zip(rows, positions, strict=True)
         ]
-        return torch.tensor(drawn, dtype=torch.float64).to(device)
+        return to_device(torch.tensor(drawn, dtype=torch.float64), device)

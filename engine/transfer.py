@@ -8,11 +8,13 @@ what goes to the device is queued from pinned memory and never waited for.
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING
 
 import torch
 from torch import Tensor
 
-from engine.kv import LedgerArray
+if TYPE_CHECKING:
+    from engine.kv import LedgerArray
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -20,6 +22,23 @@ def to_device(tensor: Tensor, device: torch.device) -> Tensor:
     if device.type != "cuda" or tensor.device.type != "cpu":
         return tensor.to(device)
     return tensor.pin_memory().to(device, non_blocking=True)
+
+
+class Everywhere:
+    """A tensor and its copies on the devices that need it, each made once.
+
+    The layers of a model may lie on several devices, and each wants the same indices.
+    """
+
+    def __init__(self, tensor: Tensor) -> None:
+        self.tensor = tensor
+        self._copies: dict[torch.device, Tensor] = {tensor.device: tensor}
+
+    def on(self, device: torch.device) -> Tensor:
+        """The tensor on a device."""
+        if device not in self._copies:
+            self._copies[device] = to_device(self.tensor, device)
+        return self._copies[device]
 
 
 def fill(buffer: Tensor, tensor: Tensor) -> None:
