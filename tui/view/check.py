@@ -96,7 +96,8 @@ def columns(width: int) -> list[Column]:
 
 def head_line(width: int) -> Line:
     """The columns' names."""
-    return crop([(_fit(one, one.name) + " ", "dim") for one in columns(width)], width)
+    names = " ".join(_fit(one, one.name) for one in columns(width))
+    return crop([(names.rstrip(), "dim")], width)
 
 
 def entry_line(entry: Entry, piece: Piece, width: int) -> Line:
@@ -119,7 +120,7 @@ def entry_line(entry: Entry, piece: Piece, width: int) -> Line:
                 (f"‹{_piece(cause.expected, piece)}›", "due"),
                 (f"≠{_piece(cause.got, piece)}", "diverged"),
             ],
-            "why": [(showable(cause.message), "quiet")],
+            "why": [(_message(cause), "quiet")],
         }
     line: Line = []
     for one in columns(width):
@@ -189,8 +190,7 @@ def _ids(due: Sequence[int], got: Sequence[int], place: int) -> Line:
 def _cause(cause: Cause, tolerance: float) -> Line:
     style = STYLES.get(cause.cause, "broken")
     name = f"{_name(cause.cause)} {cause.invariant or ''}".strip()
-    message = showable(cause.message).removeprefix(f"{_name(cause.cause)}: ")
-    line: Line = [(name, style), (f": {message}", "text")]
+    line: Line = [(name, style), (f": {_message(cause)}", "text")]
     facts = []
     if cause.oracle_gap is not None:
         facts.append(
@@ -210,6 +210,11 @@ def _cause(cause: Cause, tolerance: float) -> Line:
     if cause.round is not None:
         facts.append(f"round {cause.round}")
     return [*line, *((f"\n· {fact}", "quiet") for fact in facts)]
+
+
+def _message(cause: Cause) -> str:
+    """In words, without the name that stands before it."""
+    return showable(cause.message).removeprefix(f"{_name(cause.cause)}: ")
 
 
 def _part(name: str, text: Line, width: int) -> list[Line]:
