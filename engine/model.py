@@ -237,11 +237,12 @@ class Packing:
 
     def unpack(self, packed: Tensor) -> Tensor:
         """[real tokens, …] → [rows, tokens, …]; cells that are not real hold some token's."""
-        return packed[self._back].reshape(*self.shape, *packed.shape[1:])
+        back = self._back.to(packed.device)  # a large target's layers may lie on several
+        return packed[back].reshape(*self.shape, *packed.shape[1:])
 
     def repack(self, block: Tensor) -> Tensor:
         """[rows, tokens, …] → [1, real tokens, …]."""
-        return block.reshape(-1, *block.shape[2:])[self._flat][None]
+        return block.reshape(-1, *block.shape[2:])[self._flat.to(block.device)][None]
 
 
 class _Thread(threading.local):
