@@ -30,8 +30,11 @@ if TYPE_CHECKING:
 READING = 0.03
 """Seconds of a look at the history while the past is taken in."""
 
-KEPT = ("batch_size", "window", "draft_tokens", "max_new_tokens")
-SAMPLED = ("temperature", "top_k", "top_p", "seed")
+CHANGING = (
+    "batch_size", "window", "draft_tokens", "max_new_tokens", "temperature", "top_k", "top_p",
+    "seed",
+)  # fmt: skip
+"""Settings that may have been others in an earlier round."""
 
 
 @runtime_checkable
@@ -50,7 +53,7 @@ def settings_at(control: Control, number: int) -> Settings:
     if number >= timeline.last:
         return settings
     changes: dict[str, object] = {"method": timeline.method_at(number + 1)}
-    for name in (*KEPT, *SAMPLED):
+    for name in CHANGING:
         value = timeline.setting_at(number + 1, name)
         if value is not None:
             changes[name] = value
