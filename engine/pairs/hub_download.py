@@ -72,11 +72,13 @@ def _one(
 
     blobs = _blobs(repository)
     thread = threading.Thread(target=fetch, name="download", daemon=True)
+    here = 0
     report(done)
     thread.start()
     while thread.is_alive():
         thread.join(_LOOK)
-        report(done + min(_arrived(blobs), file.size))
+        here = max(here, min(_arrived(blobs), file.size))  # nothing is seen of a file at its end
+        report(done + here)
     if failed:
         raise DownloadError(str(failed[0]) or type(failed[0]).__name__) from failed[0]
 
