@@ -91,7 +91,7 @@ def test_the_same_run_as_without(
     pair = tiny_pair(kind)
     settings = {
         "method": "slotspec",
-        "max_new_tokens": 20,
+        "max_new_tokens": 16,
         "strict": strict,
         "batch_size": batch_size,
         "draft_tokens": draft_tokens,
@@ -178,9 +178,9 @@ def test_every_architecture_replayed_writes_what_it_writes_alone(
     monkeypatch.setattr("engine.run.require_graphs", lambda models: None)
     recording(monkeypatch)
     prompts = prompts_of([[5, 6, 7, 8, 9, 3], [4, 7], [11, 5, 4]])
-    settings = {"batch_size": 2, "draft_tokens": 2, "max_new_tokens": 10, "cuda_graphs": True}
+    settings = {"batch_size": 2, "draft_tokens": 2, "max_new_tokens": 6, "cuda_graphs": True}
     done = finished(pair_of(name), prompts, method="slotspec", **settings)
-    assert done.outputs == [alone(name, prompt.ids, 10) for prompt in prompts]
+    assert done.outputs == [alone(name, prompt.ids, 6) for prompt in prompts]
     assert not done.violations
     assert Tape.replayed
 
