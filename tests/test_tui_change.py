@@ -116,7 +116,7 @@ async def test_interventions_by_their_menu() -> None:
         joined = await choose(1, "one more")
         assert joined.prompts[0].text == "one more"
         assert len(timeline.tracks) == 5
-        assert (await choose(2, "0.7")).what == "temperature = 0.7"
+        assert (await choose(3, "0.7")).what == "temperature = 0.7"
         await until(pilot, lambda: "T 0.0→0.7" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: timeline.last == 3)
@@ -128,7 +128,7 @@ async def test_interventions_by_their_menu() -> None:
         await until(pilot, lambda: " 1! " in screen_text(app))
         await pilot.press("escape", "e")
         await pilot.pause(0.1)
-        await pilot.press("down", "down", "enter")
+        await pilot.press("down", "down", "down", "enter")
         await pilot.pause(0.1)
         await pilot.press("ctrl+u", *"hot", "enter")
         await until(pilot, lambda: "“hot” is no number" in screen_text(app))
