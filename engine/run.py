@@ -87,6 +87,7 @@ class Run:
         """The run's first record."""
         settings = msgspec.to_builtins(self.settings)
         settings |= settings.pop("sampling")
+        settings["own_text"] = own_text(self.pair, self.settings)
         settings["device"] = str(self.pair.target.device)
         settings["dtype"] = str(self.pair.target.dtype).removeprefix("torch.")
         return RunHeader(
@@ -290,13 +291,18 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
     known = costs if auto else None
     if pair.draft is not None:
         drafter = method.draft(pair.draft.context, known)
-        mixed = settings.own_text and method.draft is ModelDraft
+        mixed = own_text(pair, settings) and method.draft is ModelDraft
         return draft_tokens, HybridDraft(
             drafter, SureText(pair.phrases, known)
         ) if mixed else drafter
     if pair.phrases is not None:
         return draft_tokens, PhraseDraft(pair.phrases, known)
     return draft_tokens, LookupDraft(known)
+
+
+def own_text(pair: Pair, settings: Settings) -> bool:
+    """Whether text is proposed before the draft model is asked."""
+    return pair.own_text if settings.own_text is None else settings.own_text
 
 
 def widest(settings: Settings) -> int:

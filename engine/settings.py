@@ -58,9 +58,10 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     threads: int = 0
     strict: bool = False
-    own_text: bool = False
+    own_text: bool | None = None
     """Whether a row's own text is proposed where it repeats itself, and the pair's phrases where
-    they are all but sure, before the draft model is asked (`engine.hybrid`)."""
+    they are all but sure, before the draft model is asked (`engine.hybrid`). None: as the pair
+    says."""
     cuda_graphs: bool = False
     """Whether slotspec's forwards are recorded and replayed (`engine.graphs`)."""
     audit: bool = False

@@ -152,6 +152,6 @@ def test_a_packed_draft_proposes_in_the_engine(int8: bool, tmp_path: Path) -> No
         assert all(row.drafted for row in summary.rows)
 
 
-def test_there_is_a_feature_draft_of_the_built_in_target_only() -> None:
-    with pytest.raises(UserError, match="no feature draft of toy target"):
+def test_the_built_in_drafts_are_of_the_built_in_target_only() -> None:
+    with pytest.raises(UserError, match="there is none of toy target"):
         load_pair(PairRequest(name="toy", draft="features"))

@@ -127,9 +127,10 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--strict", is_flag=True, help="Every forward in one shape: exact in every dtype."
     ),
     click.option(
-        "--own-text",
-        is_flag=True,
-        help="Where a row repeats itself, propose its own text before asking the draft.",
+        "--own-text/--no-own-text",
+        default=None,
+        help="Where a row repeats itself, propose its own text before asking the draft. "
+        "[default: with smollm2]",
     ),
     click.option(
         "--cuda-graphs",
@@ -197,7 +198,7 @@ def chosen(
     dtype: str,
     threads: int,
     strict: bool,
-    own_text: bool,
+    own_text: bool | None,
     cuda_graphs: bool,
     audit: bool,
     fault: str,

@@ -12,8 +12,8 @@ from engine.prompts import shipped_prompts
 from engine.records import RunHeader
 from engine.settings import Sampling, Settings
 
-FLAGS = ("strict", "own_text", "cuda_graphs", "audit")
-LEFT_OUT = ("inspect", "threads", *FLAGS)
+FLAGS = ("strict", "cuda_graphs", "audit")
+LEFT_OUT = ("inspect", "threads", "own_text", *FLAGS)
 
 
 def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str:
@@ -36,6 +36,7 @@ def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str
             continue
         words += [f"--{name.replace('_', '-')}", str(value)]
     words += [f"--{name.replace('_', '-')}" for name in FLAGS if header.settings.get(name)]
+    words += _own_text(header, by_name="--model-pair" in words)
     return shlex.join([*words, *(_prompts(header) if prompts is None else prompts)])
 
 
@@ -54,6 +55,15 @@ def _pair(header: RunHeader) -> list[str]:
         rest.append("--thinking" if pair.thinking else "--no-thinking")
     other = spec.draft_name != pair.draft and (spec.kind == "models" or pair.draft in CHOICES)
     return ["--model-pair", pair.name, *(draft if other else []), *rest]
+
+
+def _own_text(header: RunHeader, *, by_name: bool) -> list[str]:
+    """Where it is not as the pair says."""
+    asked = header.settings.get("own_text")
+    usual = all_pairs()[header.pair.name].own_text if by_name else False
+    if asked is None or asked == usual:
+        return []
+    return ["--own-text" if asked else "--no-own-text"]
 
 
 def prompt_words(

@@ -23,15 +23,12 @@ from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
 from engine.pairs.parts import (
     eos_ids_of,
-    first_layers,
     load_model,
     load_tokenizer,
     vocabulary_of,
     wrap,
 )
 from engine.pairs.registry import (
-    BUILT_IN_DRAFT,
-    FEATURES,
     LOOKUP,
     PHRASE_FILE,
     PHRASES,
@@ -46,8 +43,6 @@ from engine.records import PairInfo
 from engine.tokenizer import Tokenizer, first_difference, known_to_one
 
 SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
-_FIRST_LAYERS = 6
-"""Layers of the stand-in draft: the target's first ones, with the target's own head."""
 
 
 @dataclass(frozen=True)
@@ -66,6 +61,8 @@ class Pair:
     tokenizer: Tokenizer
     phrases: PhraseTable | None = None
     never: torch.Tensor | None = None
+    own_text: bool = False
+    """Whether rows propose their own text first, where the settings do not say."""
 
 
 def load_pair(
@@ -103,8 +100,8 @@ def load_pair(
     parts = {"toy": _toy, "smollm2": _smollm2, "models": _models}[spec.kind](job)
     if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
         parts = replace(parts, phrases=_phrases(spec, parts.target))
-    elif spec.draft == FEATURES:
-        parts = _with_built_in_features(parts, job)
+    elif spec.draft in SMOLLM2_DRAFTS:
+        parts = _with_built_in_draft(parts, job)
     elif parts.draft is None and spec.draft != LOOKUP:
         parts = _with_other_draft(parts, job)
     if spec.kind == "smollm2" and parts.draft is not None:
@@ -166,17 +163,7 @@ def _smollm2(job: Job) -> _Parts:
     require_room(job, directory, tokenizer)
     progress("loading the target", None)
     target = load_model(directory, spec.target, job.dtype, job.device)
-    parts = _Parts(spec=spec, target=target, tokenizer=tokenizer)
-    if spec.draft != BUILT_IN_DRAFT:
-        return parts
-    progress("loading the draft", None)
-    packed = resources.files("engine").joinpath(SMOLLM2_DRAFTS[BUILT_IN_DRAFT])
-    if not packed.is_dir() or not any(packed.iterdir()):
-        named = replace(spec, draft=f"the target's first {_FIRST_LAYERS} layers")
-        return replace(parts, spec=named, draft=first_layers(target, _FIRST_LAYERS))
-    with resources.as_file(packed) as place:
-        draft, hot_ids = load_compact(place, target, job.dtype)
-    return replace(parts, draft=draft, hot_ids=hot_ids)
+    return _Parts(spec=spec, target=target, tokenizer=tokenizer)
 
 
 def _models(job: Job) -> _Parts:
@@ -195,10 +182,7 @@ def _with_other_draft(parts: _Parts, job: Job) -> _Parts:
     spec, progress = parts.spec, job.progress
     if is_compact(spec.draft):
         progress(f"loading {spec.draft}", None)
-        if is_feature_draft(spec.draft):
-            return _with_features(parts, Path(spec.draft), job)
-        draft, hot_ids = load_compact(Path(spec.draft), parts.target, job.dtype)
-        return replace(parts, draft=draft, hot_ids=hot_ids)
+        return _with_compact(parts, Path(spec.draft), job)
     directory = hub.obtain(spec.draft, spec.draft_revision, progress)
     never = _never(parts, load_tokenizer(directory, spec.draft))
     progress(f"loading {spec.draft}", None)
@@ -210,21 +194,27 @@ def _with_other_draft(parts: _Parts, job: Job) -> _Parts:
     )
 
 
-def _with_built_in_features(parts: _Parts, job: Job) -> _Parts:
-    """The built-in target's draft that reads its states."""
-    if job.spec.kind != "smollm2":
+def _with_built_in_draft(parts: _Parts, job: Job) -> _Parts:
+    """One of the two drafts that come with the built-in target."""
+    spec = job.spec
+    if spec.kind != "smollm2":
         raise UserError(
-            f"there is no feature draft of {job.spec.target}; make one with "
-            "`batchspec-tui distill --reads …`, or use --draft lookup"
+            f"'{spec.draft}' is a draft of smollm2, and there is none of {spec.target}; make one "
+            "with `batchspec-tui distill`, or use --draft lookup"
         )
     job.progress("loading the draft", None)
-    with resources.as_file(resources.files("engine").joinpath(SMOLLM2_DRAFTS[FEATURES])) as place:
-        return _with_features(parts, place, job)
+    packed = resources.files("engine").joinpath(SMOLLM2_DRAFTS[spec.draft])
+    with resources.as_file(packed) as place:
+        return _with_compact(parts, place, job)
 
 
-def _with_features(parts: _Parts, directory: Path, job: Job) -> _Parts:
-    student, hot_ids = load_feature_draft(directory, parts.target, job.dtype)
-    return replace(parts, draft=student.draft, hot_ids=hot_ids, wire=student)
+def _with_compact(parts: _Parts, directory: Path, job: Job) -> _Parts:
+    """With a draft that `distill` made."""
+    if is_feature_draft(directory):
+        student, hot_ids = load_feature_draft(directory, parts.target, job.dtype)
+        return replace(parts, draft=student.draft, hot_ids=hot_ids, wire=student)
+    draft, hot_ids = load_compact(directory, parts.target, job.dtype)
+    return replace(parts, draft=draft, hot_ids=hot_ids)
 
 
 def _never(parts: _Parts, theirs: Any | None) -> list[int]:
@@ -300,4 +290,5 @@ def _pair(parts: _Parts) -> Pair:
         tokenizer=tokenizer,
         phrases=parts.phrases,
         never=parts.never,
+        own_text=spec.own_text,
     )

@@ -108,15 +108,3 @@ def load_tokenizer(directory: Path, name: str) -> Any | None:
         return AutoTokenizer.from_pretrained(str(directory), local_files_only=True)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError) as error:
         raise UserError(hub.cannot_load(f"the tokenizer of {name}", error)) from error
-
-
-def first_layers(target: Any, layers: int) -> Any:
-    """A draft made of the target's first layers and its head; the weights are shared."""
-    config = type(target.config).from_dict(target.config.to_dict())
-    config.num_hidden_layers = layers
-    with torch.device("meta"):
-        draft = type(target)(config)
-    draft.load_state_dict(target.state_dict(), strict=False, assign=True)
-    draft.model.rotary_emb = target.model.rotary_emb
-    draft.tie_weights()
-    return draft.eval()

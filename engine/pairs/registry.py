@@ -33,9 +33,12 @@ PHRASES = "phrases"
 FEATURES = "features"
 """The built-in target's draft that reads its states."""
 
+LAYERS = "layers"
+"""The built-in target's draft of nine of its layers: an ordinary model."""
+
 MODEL_FREE = (LOOKUP, PHRASES)
 
-CHOICES = (*MODEL_FREE, FEATURES)
+CHOICES = (*MODEL_FREE, FEATURES, LAYERS)
 """What `--draft` may name beside models."""
 
 PHRASE_FILE = ".phrases.safetensors"
@@ -52,7 +55,6 @@ CHAT_FORMATS = {
 
 DEFAULT_PAIR = "smollm2"
 TOY_DRAFT = "toy draft"
-BUILT_IN_DRAFT = "built-in draft"
 
 
 class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=True):
@@ -68,6 +70,8 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A name of `CHAT_FORMATS`, or a format; empty: the tokenizer's own template."""
     thinking: bool = False
     """Whether a model that can think before it answers does."""
+    own_text: bool = False
+    """Whether a row's own text is proposed before the draft model is asked."""
     draft_device: str | None = None
     """Where the draft runs; None: where the target does."""
     note: str = ""
@@ -82,7 +86,7 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     def models(self) -> tuple[tuple[str, str | None], ...]:
         """The names and revisions of the models that come from a directory or the hub."""
         named = [(self.target, self.target_revision)] if self.kind == "models" else []
-        own = (*CHOICES, TOY_DRAFT, BUILT_IN_DRAFT)
+        own = (*CHOICES, TOY_DRAFT)
         if self.draft not in own and not self.draft.endswith(PHRASE_FILE):
             named.append((self.draft, self.draft_revision))
         return tuple(named)
@@ -118,7 +122,8 @@ BUILT_IN: tuple[PairSpec, ...] = (
         name="smollm2",
         kind="smollm2",
         target="SmolLM2-135M-Instruct",
-        draft=BUILT_IN_DRAFT,
+        draft=FEATURES,
+        own_text=True,
         note="runs on any CPU; the default",
     ),
     PairSpec(

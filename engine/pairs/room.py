@@ -14,14 +14,14 @@ from engine.memory import free_bytes, needs, require
 from engine.pairs import hub
 from engine.pairs.job import Job
 from engine.pairs.parts import wrap
-from engine.pairs.registry import BUILT_IN_DRAFT, FEATURES, MODEL_FREE, PHRASE_FILE
+from engine.pairs.registry import FEATURES, LAYERS, MODEL_FREE, PHRASE_FILE
 from engine.pairs.spread import shares, spread_over
 from engine.pairs.weigh import config_of, weigh, weigh_compact
 from engine.prompts import encode_prompts
 from engine.settings import Settings
 from engine.supported import context_of
 
-SMOLLM2_DRAFTS = {BUILT_IN_DRAFT: "weights/smollm2_draft", FEATURES: "weights/smollm2_features"}
+SMOLLM2_DRAFTS = {LAYERS: "weights/smollm2_draft", FEATURES: "weights/smollm2_features"}
 
 
 def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | None:

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from engine.pairs import smollm2
-from engine.pairs.registry import PairRequest, all_pairs, resolve
+from engine.pairs.registry import LAYERS, PairRequest, all_pairs, resolve
 from engine.pairs.state import state_of
 from tui.progress import ProgressLine
 from tui.results import STDOUT, check_writable, write_json
@@ -81,7 +81,8 @@ def fetch(name: str, quiet: bool) -> None:
 def export(name: str, directory: Path, dtype: str, quiet: bool) -> None:
     """Write DIRECTORY/target and DIRECTORY/draft as ordinary model directories."""
     request = PairRequest(name=name)
-    resolve(request)
+    if resolve(request).kind == "smollm2":
+        request = PairRequest(name=name, draft=LAYERS)  # the other one runs in this program alone
     with ProgressLine(quiet=quiet) as line:
         line.stage("loading torch", None)
         from engine.pairs.export import export_pair
