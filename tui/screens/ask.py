@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, NamedTuple
 
+from rich.cells import cell_len
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
@@ -46,9 +47,12 @@ class ChooseScreen(ModalScreen[str | None]):
         self._choices = choices
 
     def compose(self) -> ComposeResult:
+        width = max([20, *(cell_len(choice.label) + 2 for choice in self._choices)])
         options = [
             Option(
-                Content.assemble((f"  {choice.label:<20}", "bold"), Content(showable(choice.help))),
+                Content.assemble(
+                    (f"  {choice.label.ljust(width)}", "bold"), Content(showable(choice.help))
+                ),
                 id=choice.id,
             )
             for choice in self._choices

@@ -151,4 +151,7 @@ def _change(was: object, now: object) -> str:
 
 def _faults() -> list[Choice]:
     none = Choice(NO_FAULT, NO_FAULT, "as it should be")
-    return [none, *(Choice(name, fault.title, name) for name, fault in FAULTS.items())]
+    return [
+        none,
+        *(Choice(name, fault.title, " ".join(fault.breaks)) for name, fault in FAULTS.items()),
+    ]
