@@ -93,7 +93,7 @@ class Demand:
     Attributes:
         rows: at once.
         slots: B: those that slotspec keeps, used or not.
-        homes: rows that exspec keeps.
+        homes: rows that exspec keeps room for, used or not.
         columns: the longest that a row may become.
         longest: tokens that are prefilled of the longest row.
         room: tokens a row in a block, K + 1.
@@ -122,7 +122,7 @@ def demand_of(settings: Settings, lengths: Seq[int], context: int) -> Demand:
         method=settings.method,
         rows=min(settings.batch_size, len(lengths)),
         slots=settings.batch_size,
-        homes=min(max(settings.window, settings.batch_size), len(lengths)),
+        homes=max(settings.window, settings.batch_size),
         columns=max(min(length + settings.max_new_tokens, context) for length in lengths),
         longest=min(max(lengths), context),
         room=tokens + 1,

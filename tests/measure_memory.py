@@ -1,8 +1,10 @@
 """The memory estimate against what runs really take: `python -m tests.measure_memory`.
 
 Each setting runs in a process of its own. Measured is the peak of the resident memory,
-less what was resident when everything was imported and nothing loaded. Estimated is what
-the check before loading reckons with. It takes some minutes, so it is no test.
+less what was resident when everything was imported and nothing loaded. The peak is taken
+from the end of loading on: a checkpoint that is converted on the way is mapped meanwhile,
+and the kernel takes those pages back when it needs them. Estimated is what the check before
+loading reckons with. It takes some minutes, so it is no test.
 """
 
 from __future__ import annotations
@@ -111,10 +113,10 @@ def measure(setting: dict[str, Any]) -> dict[str, float]:
         entries = tuple(PromptEntry(ids=tuple(range(9, 9 + 40 + i))) for i in range(len(entries)))
     request = PairRequest(**setting.get("pair", {}))
     before = resident("VmRSS")
-    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     pair = load.load_pair(
         request, device="cpu", dtype=setting["dtype"], workload=Workload(lanes, entries)
     )
+    Path("/proc/self/clear_refs").write_text("5")  # the peak counts from here
     prompts = encode_prompts(entries, pair.tokenizer, None, pair.info.context)
     if len(lanes) == 1:
         records = Run(pair, lanes[0], prompts).records()
