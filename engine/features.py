@@ -21,6 +21,7 @@ from torch import Tensor, nn
 
 from engine.kv import KVStore
 from engine.model import Feed, LanguageModel, Packing
+from engine.prepack import prepack
 
 
 class Features(nn.Module):
@@ -106,7 +107,8 @@ class FeatureReader:
     """Hangs on the target: turns the states of its latest forward into vectors."""
 
     def __init__(self, hf_model: Any, features: Features) -> None:
-        self._features = features
+        self._features = features.eval()
+        prepack(self._features)
         self._tap = StateTap(hf_model, features.layers)
 
     def take(self) -> Tensor:
@@ -127,7 +129,8 @@ class FeatureModel(LanguageModel):
 
     def __init__(self, hf_model: Any, fusion: Fusion, **rest: Any) -> None:
         super().__init__(hf_model, **rest)
-        self._fusion = fusion
+        self._fusion = fusion.eval()
+        prepack(self._fusion)
         self._tap = StateTap(hf_model)
         self._width: int = self.hf.config.get_text_config().hidden_size
 
