@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.adaptive import LARGEST
 from engine.costs import Costs
 from engine.draft import ModelDraft, Proposals
 from engine.layout.base import Layout
@@ -59,10 +60,14 @@ class HybridDraft:
     def __init__(self, model: ModelDraft, text: SureText) -> None:
         self._model = model
         self._text = text
+        self._asked = 0
         self._by_text: set[int] = set()
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
-        return self._text.limit(row, draft_tokens)
+        self._asked = draft_tokens
+        # under `auto`, K is what the model's forwards are worth; text costs none
+        free = draft_tokens and self._text.costs is not None
+        return self._text.limit(row, max(draft_tokens, LARGEST) if free else draft_tokens)
 
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
         found = self._text.propose(layout, counts, sampler)
@@ -70,7 +75,7 @@ class HybridDraft:
             row.index for row, count in zip(layout.rows, found.counts, strict=True) if count
         }
         asked = [
-            0 if taken else min(count, self._model.limit(row, count))
+            0 if taken else min(count, self._model.limit(row, self._asked))
             for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
         ]
         return merged(found, self._model.propose(layout, asked, sampler))

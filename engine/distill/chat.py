@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from engine.chat import THINKING
+
 _MARK = "\u2063MARK\u2063"
 
 
@@ -12,7 +14,10 @@ def render(tokenizer: Any, text: str, *, answer: bool = True) -> str:
     if not getattr(tokenizer, "chat_template", None):
         return f"Question: {text}\nAnswer:" if answer else f"Question: {text}\n"
     rendered: str = tokenizer.apply_chat_template(
-        [{"role": "user", "content": text}], tokenize=False, add_generation_prompt=answer
+        [{"role": "user", "content": text}],
+        tokenize=False,
+        add_generation_prompt=answer,
+        **{THINKING: False},  # templates without such a switch take no notice
     )
     return rendered
 

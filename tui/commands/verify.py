@@ -56,11 +56,10 @@ def verify(
     asked = method_list(methods, (options.settings.method,) if named else ())
     _check_demands(demands, asked)
     with ProgressLine(quiet=options.quiet) as line:
-        line.stage("loading torch", None)
+        pair, prompts = load(options, line)
         from engine.verify import runnable_methods
         from engine.verify import verify as compare
 
-        pair, prompts = load(options, line)
         chosen_methods = asked or runnable_methods()
         _check_demands(demands, chosen_methods)
         result = compare(pair, options.settings, chosen_methods, prompts, progress=line.stage)
