@@ -236,14 +236,9 @@ def require_graphs(models: Iterable[LanguageModel]) -> None:
     """Whether the forwards of these models can be recorded.
 
     Raises:
-        UserError: one is not on a CUDA device, or on several, or reads the target's states.
+        UserError: one is not on a CUDA device, or on several.
     """
     for model in models:
-        if model.reads_features:
-            raise UserError(
-                "--cuda-graphs: a draft that reads the target's states is not recorded: leave "
-                "the option out, or choose another --draft"
-            )
         devices = sorted({str(weight.device) for weight in model.hf.parameters()})
         name = model.name or "the model"
         if any(not device.startswith("cuda") for device in devices):
