@@ -24,7 +24,7 @@ class Proposals:
         counts: K_i of each row.
         probs: q, [rows, K, vocabulary]: the distribution each proposal was drawn from;
             None where each is certain (greedy decoding, lookup).
-        texts: places of rows whose proposals no model made, where a model made the others'.
+        texts: places of rows whose proposals are text, and no model's.
     """
 
     tokens: Tensor

@@ -95,7 +95,7 @@ def merged(certain: Proposals, drawn: Proposals) -> Proposals:
     width = max(certain.tokens.shape[1], drawn.tokens.shape[1])
     device = drawn.tokens.device
     ours, theirs = (_widened(side.tokens.to(device), width) for side in (certain, drawn))
-    places = tuple(place for place, count in enumerate(certain.counts) if count)
+    places = certain.texts
     first = torch.zeros(len(certain.counts), dtype=torch.bool, device=device)
     first[list(places)] = True
     tokens = torch.where(first[:, None], ours, theirs)

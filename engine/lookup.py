@@ -55,7 +55,8 @@ class LookupDraft:
         width = max((len(tokens) for tokens in found), default=0)
         block = [tokens + [0] * (width - len(tokens)) for tokens in found]
         tokens = torch.tensor(block, dtype=torch.int64).reshape(len(found), width)
-        return Proposals(tokens, [len(tokens) for tokens in found])
+        texts = tuple(place for place, tokens in enumerate(found) if tokens)
+        return Proposals(tokens, [len(tokens) for tokens in found], texts=texts)
 
     def continuation(
         self, index: SuffixIndex, row: Sequence, count: int, least: float

@@ -102,6 +102,8 @@ class Loop:
             row_record(layout, row, verdict, before, kept, settled)
             for row, verdict, before, kept in zip(rows, verdicts, fed, committed, strict=True)
         ]
+        for at in proposals.texts:
+            entries[at] = replace(entries[at], by_text=True)
         if self.auditor is not None:
             faults, ghosts = audit(self.auditor, layout, rows)
             found = faults + found  # the first message of a row is the one that is shown

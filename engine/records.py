@@ -126,6 +126,8 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """How `bonus` was chosen, where the run is inspected."""
     forced: int = 0
     """How many of the proposals, from the first on, were put into the draft's mouth."""
+    by_text: bool = False
+    """Whether the proposals are text (the row's own, or the pair's phrases), and no model's."""
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):

@@ -48,6 +48,7 @@ def test_a_row_that_repeats_itself_proposes_its_own_text() -> None:
     assert first[2] == (9, 5, 6)
     alone, _ = run("eqspec", own_text=False)
     without = {row.row: row.proposals for row in alone[0].rows}
+    assert {row.row for row in rounds[0].rows if row.by_text} == {0, 2}
     assert (first[1], first[3]) == (without[1], without[3])
     assert (first[0], first[2]) != (without[0], without[2])
 
@@ -63,7 +64,7 @@ def test_phrases_are_proposed_where_they_are_all_but_sure() -> None:
 
 
 def test_what_no_model_drew_is_certain() -> None:
-    certain = Proposals(torch.tensor([[4, 2], [0, 0]]), [2, 0])
+    certain = Proposals(torch.tensor([[4, 2], [0, 0]]), [2, 0], texts=(0,))
     drawn = Proposals(torch.tensor([[0], [3]]), [0, 1], torch.full((2, 1, 5), 0.2))
     both = merged(certain, drawn)
     assert both.counts == [2, 1]

@@ -66,7 +66,8 @@ def _history(look: CloseUp, origin: Origin) -> Line:
     row, offset = origin.row, origin.offset
     line: Line = [(f"{number}, committed in round {origin.number}: ", "text")]
     if origin.is_proposal:
-        who = "put into the draft's mouth" if offset < row.forced else "the draft's"
+        who = "text:" if row.by_text else "the draft's"
+        who = "put into the draft's mouth" if offset < row.forced else who
         line.append((f"{who} proposal {offset + 1} of {len(row.proposals)}, accepted", "accepted"))
         if offset < len(row.tests):
             test = row.tests[offset]

@@ -33,6 +33,8 @@ class TensorRow:
     note: str = ""
     accepted: int | None = None
     proposed: int = 0
+    by_text: bool = False
+    """Whether the proposals are text, and no model's."""
     broken: bool = False
     end: int = 0
     """Columns that the row needs at most in this round."""
@@ -104,6 +106,7 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             note=row.why,
             accepted=row.accepted if phase >= Phase.VERIFY else None,
             proposed=len(row.proposals),
+            by_text=row.by_text,
             end=_leading_pad(row.fed) + row.before + len(row.proposals) + 1,
         )
     shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
@@ -126,6 +129,7 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         note=row.why,
         accepted=row.accepted,
         proposed=len(row.proposals),
+        by_text=row.by_text,
         broken=broken,
         end=_leading_pad(row.kept) + row.before + len(row.proposals) + 1,
         edge=_width(row),
