@@ -61,13 +61,17 @@ class Stopping:
 
     Args:
         counts: the most that each row may propose.
+        forced: how many of them are given by hand, and made whatever they are worth.
     """
 
-    def __init__(self, confidence: Confidence, costs: Costs, counts: list[int]) -> None:
+    def __init__(
+        self, confidence: Confidence, costs: Costs, counts: list[int], forced: list[int]
+    ) -> None:
         self._confidence, self._costs = confidence, costs
         self._joint = np.ones(len(counts))
         self._least = costs.least_chance(ENOUGH)
         self.counts = list(counts)
+        self._forced = forced
         self.kinds: list[list[int]] = [[] for _ in counts]
 
     def goes_on(self, step: int, logits: Tensor) -> bool:
@@ -76,7 +80,8 @@ class Stopping:
         chances, kinds = self._confidence.chances(logits)
         joint = self._joint * chances
         for row, count in enumerate(self.counts):
-            if count > step and joint[row] >= self._least:
+            worth = joint[row] >= self._least or step < self._forced[row]
+            if count > step and worth:
                 self._joint[row] = joint[row]
                 self.kinds[row].append(kinds[row])
             else:
@@ -87,6 +92,8 @@ class Stopping:
         """Whether the draft's forward for proposal `step` is worth its time."""
         going = [joint for joint, c in zip(self._joint, self.counts, strict=True) if c > step]
         expected = float(sum(going)) * self._confidence.usual
+        if going and max(self._forced) > step:
+            return True
         if going and expected >= self._costs.draft_tokens_worth():
             return True
         self.counts = [min(count, step) for count in self.counts]

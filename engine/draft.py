@@ -100,7 +100,10 @@ class ModelDraft:
                 side.valid[row.index] = row.length
         tokens: list[Tensor] = []
         probs: list[Tensor] = []
-        stopping = None if self._costs is None else Stopping(self._confidence, self._costs, counts)
+        stopping = None
+        if self._costs is not None:
+            forced = [sampler.forced(row) for row in layout.rows]
+            stopping = Stopping(self._confidence, self._costs, counts, forced)
         for step in range(steps):
             if stopping is not None and not stopping.goes_on(step, logits):
                 break

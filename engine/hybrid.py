@@ -70,7 +70,12 @@ class HybridDraft:
         return self._text.limit(row, max(draft_tokens, LARGEST) if free else draft_tokens)
 
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
-        found = self._text.propose(layout, counts, sampler)
+        # what is given by hand is put into the model's mouth
+        free = [
+            0 if sampler.forced(row) else count
+            for row, count in zip(layout.rows, counts, strict=True)
+        ]
+        found = self._text.propose(layout, free, sampler)
         self._by_text = {
             row.index for row, count in zip(layout.rows, found.counts, strict=True) if count
         }

@@ -41,6 +41,9 @@ class NotingSampler(Sampler):
         self._warped: Tensor | None = None
         self._head: Tensor | None = None
 
+    def forced(self, row: Sequence) -> int:
+        return len(self.wanted.get(row.index, ()))
+
     def propose(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
     ) -> tuple[Tensor, Tensor | None]:

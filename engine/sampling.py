@@ -102,6 +102,10 @@ class Sampler:
             return logits
         return logits.index_fill(-1, self.never.to(logits.device), float("-inf"))
 
+    def forced(self, row: Sequence) -> int:
+        """How many of the row's next proposals are given by hand (`engine.inspect`)."""
+        return 0
+
     def propose(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
     ) -> tuple[Tensor, Tensor | None]:

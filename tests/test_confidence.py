@@ -56,7 +56,7 @@ def test_a_proposal_behind_a_rejected_one_says_nothing() -> None:
 
 
 def test_a_row_stops_by_the_chance_that_all_its_proposals_are_accepted() -> None:
-    stopping = Stopping(Confidence(), Known(0.5), [4, 4, 1])
+    stopping = Stopping(Confidence(), Known(0.5), [4, 4, 1], [0, 0, 0])
     assert stopping.goes_on(0, logits_of(0.95, 0.6, 0.95))
     # row 1: 0.6 · 0.6 is too little; row 2 may propose no more
     assert stopping.goes_on(1, logits_of(0.95, 0.6, 0.95))
@@ -67,13 +67,24 @@ def test_a_row_stops_by_the_chance_that_all_its_proposals_are_accepted() -> None
 
 
 def test_the_draft_is_not_run_for_less_than_it_costs() -> None:
-    dear = Stopping(Confidence(), Known(0.1, worth=2.0), [4, 4])
+    dear = Stopping(Confidence(), Known(0.1, worth=2.0), [4, 4], [0, 0])
     assert dear.goes_on(0, logits_of(0.9, 0.9))
     assert not dear.pays(1)
     assert dear.counts == [1, 1]
-    cheap = Stopping(Confidence(), Known(0.1, worth=0.2), [4, 4])
+    cheap = Stopping(Confidence(), Known(0.1, worth=0.2), [4, 4], [0, 0])
     assert cheap.goes_on(0, logits_of(0.9, 0.9))
     assert cheap.pays(1)
+
+
+def test_what_is_given_by_hand_is_proposed_whatever_it_is_worth() -> None:
+    stopping = Stopping(Confidence(), Known(0.9, worth=9.0), [4, 4], [2, 0])
+    unsure = logits_of(0.5, 0.5)
+    assert stopping.goes_on(0, unsure)
+    assert stopping.pays(1)
+    assert stopping.goes_on(1, unsure)
+    assert stopping.counts == [4, 0]
+    assert not stopping.pays(2)
+    assert stopping.counts == [2, 0]
 
 
 def test_outputs_stay_the_targets_and_fewer_proposals_are_wasted() -> None:

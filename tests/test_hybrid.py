@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
 
 from engine.draft import Proposals
 from engine.hybrid import merged
+from engine.intervene import force
 from engine.oracle import Oracle
 from engine.phrases import PhraseTable
 from engine.records import RoundRecord, Summary
@@ -83,3 +85,25 @@ def test_sampling_and_the_inspector_see_who_proposed() -> None:
     by_row = dict(zip((row.row for row in rounds[0].rows), tests, strict=True))
     assert [test.draft_prob for test in by_row[0]] == [1.0] * len(by_row[0])
     assert all(0.0 < test.draft_prob < 1.0 for test in by_row[1])
+
+
+@pytest.mark.parametrize("draft_tokens", [3, "auto"])
+def test_a_token_given_by_hand_comes_before_text(draft_tokens: Any) -> None:
+    settings = Settings(
+        method="eqspec",
+        draft_tokens=draft_tokens,
+        max_new_tokens=8,
+        own_text=True,
+        inspect=True,
+    )
+    run = Run(tiny_pair(), settings, PROMPTS)
+    for _ in range(2):  # `auto` measures first what a round without proposals costs
+        run.loop.step()
+    row = next(row for row in run.rows if row.running)
+    force(run, row.index, "#33")
+    record = run.loop.step()
+    assert record is not None
+    entry = next(entry for entry in record.rows if entry.row == row.index)
+    if record.draft_tokens:
+        assert entry.proposals[0] == 33
+        assert not entry.by_text
