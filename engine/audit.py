@@ -11,10 +11,11 @@ import numpy as np
 import torch
 from msgspec.structs import replace
 
+from engine.feed import Feed
 from engine.invariants import Found
 from engine.kv import KVStore, Write
 from engine.layout.base import Layout
-from engine.model import Feed, LanguageModel
+from engine.model import LanguageModel
 from engine.records import Span
 from engine.sequence import Sequence
 

@@ -19,8 +19,9 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from engine.feed import Feed, Packing
 from engine.kv import KVStore
-from engine.model import Feed, LanguageModel, Packing
+from engine.model import LanguageModel
 from engine.prepack import prepack
 
 

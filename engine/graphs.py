@@ -20,8 +20,9 @@ import torch
 from torch import Tensor
 
 from engine.errors import UserError
+from engine.feed import Feed
 from engine.kv import KVStore, Write
-from engine.model import Feed, LanguageModel
+from engine.model import LanguageModel
 from engine.transfer import fill
 
 WIDTHS = 8

@@ -16,8 +16,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.feed import Feed
 from engine.kv import KVStore, Write
-from engine.model import Feed, LanguageModel
+from engine.model import LanguageModel
 
 TOGETHER = 4096
 """Tokens of one forward at most."""

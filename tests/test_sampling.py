@@ -21,8 +21,8 @@ from torch import Tensor
 from engine.accept import Shortest, Verdict
 from engine.costs import Costs
 from engine.draft import ModelDraft, Proposals
+from engine.feed import Feed
 from engine.kv import KVStore, Write
-from engine.model import Feed
 from engine.pairs.load import Pair
 from engine.records import Prompt
 from engine.rejection import Rejection

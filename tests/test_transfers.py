@@ -12,7 +12,8 @@ import pytest
 import torch
 from torch import Tensor
 
-from engine.model import Feed, LanguageModel
+from engine.feed import Feed
+from engine.model import LanguageModel
 from engine.records import RoundRecord
 from engine.run import Run
 from engine.settings import Sampling, Settings

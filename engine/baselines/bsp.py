@@ -14,10 +14,10 @@ from torch import Tensor
 
 from engine.baselines.unaided import causal, default_positions
 from engine.draft import ModelDraft, Proposals
+from engine.feed import Feed
 from engine.kv import EMPTY, LedgerArray, Write
 from engine.layout.base import Layout, MaskArray, Settled, Side
 from engine.layout.spans import ledger_spans
-from engine.model import Feed
 from engine.records import Span
 from engine.sampling import Sampler
 from engine.sequence import Sequence

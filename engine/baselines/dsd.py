@@ -17,9 +17,9 @@ from torch import Tensor
 from engine.accept import Lossless, Verdict
 from engine.baselines.unaided import causal, counted_positions, default_positions, inferred_mask
 from engine.draft import ModelDraft, Proposals
+from engine.feed import Feed
 from engine.kv import LedgerArray, Write
 from engine.layout.base import Layout, MaskArray, Settled, Side
-from engine.model import Feed
 from engine.records import Span
 from engine.sampling import Sampler
 from engine.sequence import Sequence

@@ -10,9 +10,10 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.feed import Feed
 from engine.graphs import FixedShapes
 from engine.kv import EMPTY, KVStore, LedgerArray
-from engine.model import Feed, LanguageModel
+from engine.model import LanguageModel
 from engine.records import Span
 from engine.sequence import Sequence
 from engine.transfer import Crossing, to_device

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
+from engine.feed import Feed
 from engine.kv import Write
 from engine.layout.base import Side
-from engine.model import Feed
 from engine.sequence import Sequence
 
 

@@ -11,9 +11,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.feed import Feed
 from engine.kv import EMPTY, KVStore, LedgerArray, Write
 from engine.layout.base import Layout, MaskArray, Settled, Side
-from engine.model import Feed
 from engine.records import Span
 from engine.sequence import Sequence
 

@@ -13,11 +13,12 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
+from engine.feed import Feed
 from engine.graphs import FixedShapes
 from engine.kv import LedgerArray, Write
 from engine.layout.base import Layout, Settled, Side, trailing_spans
 from engine.layout.prefill import prefill
-from engine.model import Feed, LanguageModel
+from engine.model import LanguageModel
 from engine.records import Span
 from engine.sequence import Sequence
 
