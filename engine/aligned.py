@@ -30,6 +30,9 @@ from engine.trace import read_trace
 LARGEST = 4
 """Lanes at most."""
 
+UNLIKE = "the prompts differ"
+"""How the notice begins that not every row can be compared."""
+
 
 def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
     """The records of these traces as one stream.
@@ -43,20 +46,27 @@ def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
     if len(paths) == 1:
         yield from read_trace(paths[0], notices)
         return
+    names = names_of(paths)
     lanes: list[Iterator[LaneRecord]] = []
     oracle: list[OracleRecord] = []
-    for path in paths:
-        lanes += _lanes_of(path, oracle, notices)
+    for path, name in zip(paths, names, strict=True):
+        lanes += _lanes_of(path, name, oracle, notices)
     if len(lanes) > LARGEST:
         raise UserError(f"{len(lanes)} lanes in these traces; at most {LARGEST} fit side by side")
-    yield from _level(lanes, oracle, paths[0].name)
+    yield from _level(lanes, oracle, names[0], notices)
+
+
+def names_of(paths: Sequence[Path]) -> list[str]:
+    """What the traces are called: their files' names, with the folders where two are alike."""
+    names = [path.name for path in paths]
+    return [str(path) if names.count(path.name) > 1 else path.name for path in paths]
 
 
 def _lanes_of(
-    path: Path, oracle: list[OracleRecord], notices: list[str]
+    path: Path, name: str, oracle: list[OracleRecord], notices: list[str]
 ) -> list[Iterator[LaneRecord]]:
     """The lanes of one trace. A trace of one lane is read as it is needed."""
-    records = _noted(path, notices)
+    records = _noted(path, name, notices)
     first = next(records)
     if isinstance(first, RunHeader) and first.lanes == 1:
         return [
@@ -80,22 +90,34 @@ def _runs_own(records: Iterator[Record]) -> Iterator[LaneRecord]:
     return (record for record in records if not isinstance(record, OracleRecord | TickRecord))
 
 
-def _noted(path: Path, notices: list[str]) -> Iterator[Record]:
+def _noted(path: Path, name: str, notices: list[str]) -> Iterator[Record]:
     """Records of a trace; what is wrong with it is told with its name."""
     told: list[str] = []
     yield from read_trace(path, told)
-    notices += [f"{path.name}: {notice}" for notice in told]
+    notices += [f"{name}: {notice}" for notice in told]
 
 
 def _level(
-    streams: Sequence[Iterator[LaneRecord]], oracle: Sequence[OracleRecord], name: str
+    streams: Sequence[Iterator[LaneRecord]],
+    oracle: Sequence[OracleRecord],
+    name: str,
+    notices: list[str],
 ) -> Iterator[Record]:
     lanes = [_Lane(number, stream) for number, stream in enumerate(streams)]
+    headers = [lane.header for lane in lanes]
     for lane in lanes:
         yield replace(lane.header, lane=lane.number, lanes=len(lanes))
-    yield from oracle
+    shared = {prompt.index for prompt in _shared(headers)}
+    if len(shared) < max(len(header.prompts) for header in headers):
+        notices.append(_unlike(len(shared)))
+    measure = None if oracle else Measure(name, headers)
+    if measure is None:
+        for record in oracle:
+            rows = tuple(row for row in record.rows if row.row in shared)
+            yield replace(record, rows=rows)
+    else:
+        yield measure.begin()
     yield TickRecord(tick=0, rounds={lane.number: 0 for lane in lanes})
-    measure = None if oracle else Measure(name, [lane.header for lane in lanes])
     tick = 0
     while any(lane.running for lane in lanes):
         tick += 1
@@ -107,6 +129,14 @@ def _level(
             yield from measure.of(made)
         if any(isinstance(record, RoundRecord) for record in made):
             yield TickRecord(tick=tick, rounds={lane.number: lane.round for lane in lanes})
+
+
+def _unlike(shared: int) -> str:
+    """What is told of traces whose prompts are not the same."""
+    if not shared:
+        return f"{UNLIKE}: no row has the same prompt in all traces, so that none is compared"
+    rows = "row has" if shared == 1 else "rows have"
+    return f"{UNLIKE}: only {shared} {rows} the same prompt in all traces and can be compared"
 
 
 class _Lane:
@@ -145,6 +175,11 @@ class Measure:
     def __init__(self, name: str, headers: Sequence[RunHeader]) -> None:
         self._name = name
         self._prompts = {prompt.index: len(prompt.ids) for prompt in _shared(headers)}
+
+    def begin(self) -> OracleRecord:
+        """Before the first round: which rows can be compared."""
+        rows = tuple(OracleRow(row=row) for row in self._prompts)
+        return OracleRecord(rows=rows, name=self._name)
 
     def join(self, prompts: Iterable[Prompt]) -> None:
         """Prompts that joined the queue of all lanes."""

@@ -30,7 +30,7 @@ from tui.replay import RecordedSource, ReplayApp, recorded_control
 from tui.request import AppRequest
 from tui.screens.compare import CompareScreen
 from tui.screens.main import MainScreen
-from tui.screens.recorded import RecordedScreen
+from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.view.cursor import Cursor
 
 
@@ -124,6 +124,48 @@ async def test_two_traces_side_by_side_mark_the_first_difference(tmp_path: Path)
         assert "differs from the row of a.jsonl, from round 4 on" in screen_text(app)
         await pilot.press("r")
         await until(pilot, lambda: "stays as it was" in said(app))
+
+
+@pytest.mark.parametrize("shared", [0, 2])
+async def test_traces_of_other_prompts_are_not_compared_and_say_so(
+    tmp_path: Path, shared: int
+) -> None:
+    made = record(tmp_path / "a.jsonl", prompts=synthetic.PROMPTS[:4])
+    header = made[0]
+    assert isinstance(header, RunHeader)
+    others = [replace(prompt, ids=prompt.ids[::-1]) for prompt in header.prompts[shared:]]
+    (tmp_path / "b").mkdir()
+    with TraceWriter(tmp_path / "b" / "a.jsonl") as writer:
+        writer.write(replace(header, prompts=(*header.prompts[:shared], *others)))
+        for one in made[1:]:
+            writer.write(one)
+    app = app_of(tmp_path / "a.jsonl", tmp_path / "b" / "a.jsonl")
+    control = app.control
+    assert isinstance(control, RecordedControl)
+    assert app.source.lane_names == (str(tmp_path / "a.jsonl"), str(tmp_path / "b" / "a.jsonl"))
+    control.comparison.names = ("a.jsonl", "b/a.jsonl")
+    async with app.run_test(size=(160, 45), notifications=True) as pilot:
+        await opened(app, pilot)
+        await until(pilot, lambda: "the prompts differ" in said(app))
+        await pilot.press("end")
+        await pilot.pause(0.1)
+        shown = screen_text(app)
+        assert "EQSPEC  a.jsonl" in shown
+        assert "EQSPEC  b/a.jsonl" in shown
+        assert "right or wrong: there is no oracle" in shown
+        assert "oracle's own" not in shown
+        assert "exact" not in shown
+        await pilot.press("d")
+        await until(pilot, lambda: "tab goes to them" in said(app))
+        await pilot.press("tab", "d")
+        if shared:
+            assert "only 2 rows have" in said(app)
+            assert "rows 2, 3: not the prompt of" in shown
+            assert "same 2/2" in shown
+            await until(pilot, lambda: "No row of this lane differs from that of" in said(app))
+        else:
+            assert "nothing is compared" in shown
+            await until(pilot, lambda: "Nothing is compared in this lane" in said(app))
 
 
 def wrong_from(record: Record, number: int) -> Record:

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engine.aligned import side_by_side
+from engine.aligned import names_of, side_by_side
 from engine.breakpoints import Breakpoint
 from engine.records import Record, RoundRecord, RunHeader
 from engine.settings import Settings
@@ -51,6 +51,14 @@ class RecordedSource:
     def lanes(self) -> int:
         """Runs side by side."""
         return sum(header.lanes for header in self.headers)
+
+    @property
+    def lane_names(self) -> tuple[str, ...]:
+        """The file of each lane, where there are several."""
+        if len(self.paths) == 1:
+            return ()
+        named = zip(names_of(self.paths), self.headers, strict=True)
+        return tuple(name for name, header in named for _ in range(header.lanes))
 
     def first_round(self) -> list[Record]:
         """The records up to the first round: enough for a first frame. `open` gives the rest."""
@@ -171,7 +179,7 @@ def recorded_control(source: RecordedSource) -> Control:
         for one, header in zip(settings, source.headers, strict=True)
         for _ in range(header.lanes)
     ]
-    return RecordedControl(source, lanes, speed=SPEED, log=log_file())
+    return RecordedControl(source, lanes, source.lane_names, speed=SPEED, log=log_file())
 
 
 def recorded_settings(header: RunHeader) -> Settings:

@@ -19,6 +19,7 @@ from tui.screens.actions import RunScreen
 from tui.screens.methods import MethodScreen
 from tui.view.compare import Comparison, LaneFrame, lane_frame
 from tui.view.frame import Frame
+from tui.view.verdict import rates
 from tui.widgets.compare import CompareBar, LaneTabs
 from tui.widgets.keybar import KeyBar
 from tui.widgets.lanes import LaneFocused, LaneView
@@ -243,9 +244,19 @@ class CompareScreen(RunScreen):
         else:
             wanted = [one for one in partings if one < here][-count:][:1]
         if not wanted:
+            look = self.looks()[self.focus_lane]
+            if look.measure:
+                self.notify("The others are compared with this lane: tab goes to them.", timeout=3)
+                return
+            if look.uncompared and not rates(look)[1]:
+                self.notify("Nothing is compared in this lane: its prompts are others.", timeout=4)
+                return
             some = "No other row" if partings else "No row"
             so_far = "" if self.comparison.finished(self.focus_lane) else " so far"
-            self.notify(f"{some} of this lane has gone astray{so_far}.", timeout=3)
+            name = look.match.oracle.name if look.fork is None else ""
+            left = f"differs from that of {name}" if name else "has gone astray"
+            words = f"{some} of this lane {left}{so_far}."
+            self.notify(words, timeout=3, markup=False)
             return
         tick, self.selected = wanted[0]
         self.playhead.jump(tick, self.last)

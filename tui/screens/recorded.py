@@ -37,10 +37,17 @@ class RecordedControl(CompareControl):
     """A recorded comparison, or several runs laid side by side: read to the end at once."""
 
     def __init__(
-        self, source: Source, lanes: list[Settings], *, speed: float | None, log: Path | None
+        self,
+        source: Source,
+        lanes: list[Settings],
+        names: tuple[str, ...] = (),
+        *,
+        speed: float | None,
+        log: Path | None,
     ) -> None:
         self.lanes = RecordedLanes(source, lanes)
         self.comparison = Comparison()
+        self.comparison.names = names
         self.playhead = Playhead(speed=speed)
         Control.__init__(self, self.lanes, lanes[0], speed=speed, log=log)
         self.main = self

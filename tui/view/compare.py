@@ -42,6 +42,8 @@ class Comparison:
         """What broke all of it."""
         self.expected = 0
         """How many lanes there are to be."""
+        self.names: tuple[str, ...] = ()
+        """What each lane is called beside its method: the file that it comes from."""
         self.fork: int | None = None
         """The round after which a lane left the first one, where they have one past."""
         self.revision = 0
@@ -146,6 +148,20 @@ class LaneFrame(NamedTuple):
     """Rows that the other lanes have in their batches."""
     fork: int | None = None
     """The round after which the lanes of a fork part."""
+    name: str = ""
+    """Of the file that the lane comes from, where several are laid side by side."""
+
+    @property
+    def measure(self) -> bool:
+        """Whether this is the recording with which the others are compared."""
+        return self.lane == 0 and self.fork is None and bool(self.match.oracle.name)
+
+    @property
+    def uncompared(self) -> list[int]:
+        """Rows of which nothing is known that they could be compared with, among recordings."""
+        if not self.name:
+            return []  # the oracle is asked about every row
+        return [row for row in self.frame.timeline.tracks if row not in self.match.oracle.tracks]
 
     @property
     def number(self) -> int:
@@ -186,6 +202,7 @@ def lane_frame(
         moved,
         _shared(comparison, cursor),
         comparison.fork,
+        comparison.names[lane] if lane < len(comparison.names) else "",
     )
 
 

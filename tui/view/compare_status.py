@@ -80,7 +80,7 @@ def tab_pieces(look: LaneFrame) -> Line:
     """A lane in few words: its method, and how many of its rows are right so far."""
     timeline = look.frame.timeline
     exact, total, _ = rates(look)
-    name = timeline.method.upper()
+    name = timeline.method.upper() + (f" {showable(look.name)}" if look.name else "")
     style = "good" if exact == total else "diverged"
     if timeline.failure is not None:
         return [(name, "tab-current" if look.focused else "tab"), (" ✗", "broken")]

@@ -14,6 +14,8 @@ from tui.view.sizes import method_piece
 
 BAR = 12
 
+MEASURE = "the others are compared with this run, right or wrong: there is no oracle"
+
 
 def heading_title(look: LaneFrame) -> Line:
     """The method, and the round in which it is."""
@@ -21,6 +23,8 @@ def heading_title(look: LaneFrame) -> Line:
     focused: Line = [("▸ ", "strong")] if look.focused else []
     name, style = method_piece(look.frame)
     line: Line = [*focused, (name, style if look.focused else "strong")]
+    if look.name:
+        line.append((f"  {showable(look.name)}", "text"))
     fault = _fault(look)
     if fault in FAULTS:
         line.append((f" fault: {FAULTS[fault].title}", "broken"))
@@ -66,10 +70,12 @@ def heading_note(look: LaneFrame, width: int) -> Line:
 
 
 def rates(look: LaneFrame) -> tuple[int, int, float]:
-    """Rows without a difference so far, rows begun, and the mean share that agrees."""
+    """Rows without a difference so far, rows that are compared, and the mean share that agrees."""
     exact = total = 0
     shares = 0.0
     for row, track in look.frame.timeline.tracks.items():
+        if row not in look.match.oracle.tracks:
+            continue
         length = track.length_at(look.number) - track.prompt_length
         parting = look.match.parted_at(row, look.number)
         if length <= 0 and parting is None:
@@ -101,11 +107,15 @@ def verdict_lines(look: LaneFrame, width: int, height: int) -> list[Line]:
 
 def _figures(look: LaneFrame, width: int) -> Line:
     exact, total, share = rates(look)
+    if look.measure:
+        return spread([("the measure", "dim")], _signs(look), width, (" ", "text"))
     if not total:
-        return [("nothing to compare yet", "dim")]
+        words = "nothing is compared" if look.uncompared else "nothing to compare yet"
+        return spread([(words, "dim")], _signs(look), width, (" ", "text"))
     right = exact == total
     style = "good" if right else "diverged"
-    line: Line = [("exact ", "dim"), (f"{exact}/{total}", style), ("  match ", "dim")]
+    word = "same " if look.match.oracle.name and look.fork is None else "exact "
+    line: Line = [(word, "dim"), (f"{exact}/{total}", style), ("  match ", "dim")]
     signs = _signs(look)
     room = width - width_of(line) - width_of(signs) - 8
     if room >= 4:
@@ -136,8 +146,11 @@ def _signs(look: LaneFrame) -> Line:
 def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
     """The selected row's cause first, then the others by the round in which they went astray."""
     parted = look.match.parted(look.number)
+    unlike = _unlike(look)
+    if not parted and (look.measure or (unlike and not rates(look)[1])):
+        return [*(unlike or [(MEASURE, "dim")]), *_broken(look)]
     if not parted:
-        return [_nothing(look)]
+        return [*unlike, *(_broken(look, "no token differs yet; ") or [_nothing(look)])]
     selected = look.frame.selected
     parted.sort(key=lambda entry: entry.divergence.index != selected)
     groups: dict[str, list[Parting]] = {}
@@ -152,7 +165,18 @@ def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
         if selected in rows:
             style = "diverged" if style == "astray" else "text"
         out.append((f"{_rows(rows)}: {showable(words)}", style))
-    return out
+    return out + unlike
+
+
+def _unlike(look: LaneFrame) -> list[tuple[str, str]]:
+    """The rows that cannot be compared, for their prompts are not the same."""
+    rows = look.uncompared
+    if not rows or look.measure:
+        return []
+    name = showable(look.match.oracle.name) or "the others"
+    if len(rows) == len(look.frame.timeline.tracks):
+        return [(f"no row has the prompt that it has in {name}: nothing is compared", "rejected")]
+    return [(f"{_rows(rows)}: not the prompt of {name}, so not compared", "rejected")]
 
 
 def _rows(rows: list[int]) -> str:
@@ -164,12 +188,7 @@ def _rows(rows: list[int]) -> str:
 
 def _nothing(look: LaneFrame) -> tuple[str, str]:
     """What there is to say of a lane whose tokens are all right."""
-    number = look.frame.cursor.round
-    breaks = [(at, broken) for at, broken in look.frame.timeline.breaks if at <= number]
-    if breaks:
-        at, broken = breaks[0]
-        return f"no token differs yet; {_breach(broken)}, since round {at}", "rejected"
-    if not number:
+    if not look.frame.cursor.round:
         return "before round 1", "dim"
     name = look.match.oracle.name
     if look.fork is not None and look.lane == 0:
@@ -177,6 +196,15 @@ def _nothing(look: LaneFrame) -> tuple[str, str]:
     if name:
         return f"every token is that of {showable(name)}", "good"
     return "every token is the oracle's own", "good"
+
+
+def _broken(look: LaneFrame, before: str = "") -> list[tuple[str, str]]:
+    """The first breach of an invariant so far, if there is one."""
+    number = look.frame.cursor.round
+    breaks = [(at, broken) for at, broken in look.frame.timeline.breaks if at <= number]
+    return [
+        (f"{before}{_breach(broken)}, since round {at}", "rejected") for at, broken in breaks[:1]
+    ]
 
 
 def _breach(broken: Violation) -> str:
