@@ -81,6 +81,13 @@ class UnmovedCache(LedgerRectangle):
         here = old[old < self.paddings[row.index] + delta + row.length + self.room]
         return here, here
 
+    def settle(self) -> Settled:
+        rows = len(self.rows)
+        settled = super().settle()
+        # Cells that stay in their columns are not moved; those of a later place are, when
+        # a row has left.
+        return replace(settled, moved_bytes=0) if len(self.rows) == rows else settled
+
 
 class CausalMask(LedgerRectangle):
     """padding-not-masked: every column is text."""

@@ -77,7 +77,12 @@ def _joins(
         return True
     if index[at] >= 0 and index[at] != index[at - 1] + 1:
         return False
-    return bool(kinds[at] == "content" or positions[at] == positions[at - 1] + 1)
+    if kinds[at] == "content":
+        return True
+    here, before = positions[at], positions[at - 1]
+    if EMPTY in (here, before):  # nothing was fed there: position 0 does not follow on that
+        return bool(here == before)
+    return bool(here == before + 1)
 
 
 def _span(

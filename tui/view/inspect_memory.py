@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from engine.counted import counted
+from engine.records import RowRound
 from tui.showable import fit
 from tui.view.cells import Kind, Segment, fed, kept
 from tui.view.closeup import CloseUp
@@ -86,16 +88,26 @@ def moved_lines(look: CloseUp, width: int) -> list[Line]:
     row = look.row
     if look.frame.cursor.phase is not LAST:
         return []
-    figures = f"{row.kv_length} slots hold committed tokens (draft: {row.draft_kv_length})"
     lines = [
         [("realignment  ", "title"), *_move(look)],
-        [("cache        ", "title"), (figures, "text")],
+        [("cache        ", "title"), (_cache_words(row), "text")],
     ]
     if row.finish_reason:
         lines.append([("ended        ", "title"), (row.finish_reason, "text")])
     if row.why:
         lines.append([("schedule     ", "title"), (row.why, "text")])
     return [crop(line, width) for line in lines]
+
+
+def _cache_words(row: RowRound) -> str:
+    """How many slots are the row's, or only count as such."""
+    ghosts = sum(span.length for span in row.kept if span.kind == "ghost")
+    count = row.kv_length
+    words = f"{counted(count, 'slot')} hold{'s' * (count == 1)} committed tokens"
+    if ghosts:
+        words = f"{counted(count, 'slot')} count{'s' * (count == 1)} as the row's, "
+        words += "all of them ghosts" if ghosts >= count else f"{ghosts} of them ghosts"
+    return f"{words} (draft: {row.draft_kv_length})"
 
 
 def _move(look: CloseUp) -> Line:
@@ -113,6 +125,8 @@ def _move(look: CloseUp) -> Line:
     else:
         old_columns, columns = _range(max(0, old), length), _range(row.padding, length)
         words = f"δ = {row.delta:+d}: columns {old_columns} → {columns}"
+    if record is not None and record.fault == "kv-not-realigned":
+        return [(words, "realign"), ("; the K/V were left where they are", "broken")]
     each = timeline.pair.kv_bytes_per_token
     if each and look.frame.method != "dsd":
         moved = 2 * row.kv_length * each
