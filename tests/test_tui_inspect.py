@@ -165,3 +165,43 @@ async def test_a_click_on_a_token_of_the_selected_row_opens_it() -> None:
         assert screen.pane.look.origin is not None
         assert screen.pane.look.origin.place == track.length_at(4) - 1
         assert "the target's own" in screen_text(app)
+
+
+@pytest.mark.parametrize("fault", ["", "kv-not-realigned"])
+def test_what_is_said_to_be_moved_was_moved(fault: str) -> None:
+    timeline = timeline_of("eqspec", fault=fault)
+    ghosts = 0
+    for number, row, record in every_row(timeline):
+        entry = next(entry for entry in record.rows if entry.row == row)
+        shown = page(timeline, number, row)
+        if entry.delta and not entry.finish_reason:
+            assert "δ = " in shown
+            assert not (fault and "read and written" in shown)
+            assert ("the K/V were left where they are" in shown) == bool(fault)
+        if fault and not record.left:
+            assert record.realign_bytes == 0
+        held = sum(span.length for span in entry.kept if span.kind == "ghost")
+        ghosts += held
+        assert ("slots hold committed tokens" in shown) == (not held)
+        if held:
+            counts = "all" if held >= entry.kv_length else str(held)
+            assert f"as the row's, {counts} of them ghosts" in shown
+    assert bool(ghosts) == bool(fault)
+
+
+@pytest.mark.parametrize("fault", ["", "bonus-from-draft"])
+def test_the_headline_and_the_table_agree_on_whose_the_bonus_is(fault: str) -> None:
+    timeline = timeline_of("eqspec", fault=fault)
+    wrong = 0
+    for number, row, record in every_row(timeline):
+        entry = next(entry for entry in record.rows if entry.row == row)
+        if len(entry.committed) <= entry.accepted:
+            continue  # it ended before a bonus
+        shown = page(timeline, number, row)
+        taken = entry.proposals[entry.accepted : entry.accepted + 1] == (entry.bonus,)
+        wrong += taken
+        place = f"proposal {entry.accepted + 1} of {len(entry.proposals)}"
+        assert (f"{place}, rejected, and taken all the same" in shown) == taken
+        assert ("not the target's best" in shown) == taken
+        assert (": the target's own" in shown) == (not taken)
+    assert bool(wrong) == bool(fault)

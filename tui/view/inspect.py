@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.records import AcceptTest
+from engine.records import AcceptTest, BonusChoice, RowRound
 from tui.showable import fit
 from tui.view.closeup import CloseUp, prob_words
 from tui.view.cursor import Phase
@@ -75,20 +75,36 @@ def _history(look: CloseUp, origin: Origin) -> Line:
                 (f" (q {prob_words(test.draft_prob)}, p {prob_words(test.target_prob)})", "dim")
             )
         return line
-    if look.frame.timeline.method_at(origin.number) == "dsd" and row.proposals:
+    method = look.frame.timeline.method_at(origin.number)
+    if method == "dsd" and row.proposals:
         return [*line, ("the draft's first wrong proposal, taken for the bonus", "broken")]
     rejected = offset < len(row.proposals)
+    if rejected and method != "rollback" and origin.token == row.proposals[offset]:
+        words = f"proposal {offset + 1} of {len(row.proposals)}, rejected, and taken all the same"
+        line.append((words, "broken"))
+        return [*line, *_choice_words(row)]
     why = f"in place of {_quoted(look, row.proposals[offset])}" if rejected else "all were accepted"
-    if look.frame.timeline.method_at(origin.number) == "rollback" and rejected:
+    if method == "rollback" and rejected:
         why = (
             "where the batch's shortest row stopped"
             if origin.token == row.proposals[offset]
             else why
         )
-    line.append((f"the target's own, {why}" if row.proposals else "the target's own", "bonus"))
-    if row.choice is not None:
-        line.append((f" (p {prob_words(row.choice.target_prob)})", "dim"))
-    return line
+    own = _is_own(row.choice)
+    who = "the target's own" if own else "not the target's best"
+    line.append((f"{who}, {why}" if row.proposals else who, "bonus" if own else "broken"))
+    return [*line, *_choice_words(row)]
+
+
+def _is_own(choice: BonusChoice | None) -> bool:
+    """Whether a bonus is the target's choice, as far as the record tells."""
+    if choice is None or choice.draw is not None or not choice.top:
+        return True
+    return choice.target_prob >= choice.top[0][1]
+
+
+def _choice_words(row: RowRound) -> Line:
+    return [] if row.choice is None else [(f" (p {prob_words(row.choice.target_prob)})", "dim")]
 
 
 def _quoted(look: CloseUp, token: int) -> str:
@@ -173,8 +189,8 @@ def _bonus(look: CloseUp, width: int) -> Line:
     if choice is not None:
         p = prob_words(choice.target_prob)
         if choice.draw is None:
-            best = bool(choice.top) and choice.top[0][0] == row.bonus
-            words = "the target's best" if best else "not the target's best"
+            known = "the target's best" if choice.top else words
+            words = known if _is_own(choice) else "not the target's best"
         elif choice.residual_prob is not None:
             words = f"max(p−q,0): {prob_words(choice.residual_prob)}, u {choice.draw:.2f}"
         else:
