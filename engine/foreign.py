@@ -119,7 +119,7 @@ def _trace(path: Path) -> Foreign:
         rounds=tuple(rounds),
         settings=dict(header.settings),
         pair=header.pair.name,
-        notices=tuple(f"{notice}: what comes before it is checked" for notice in notices),
+        notices=tuple(f"{notice}; what is there is checked" for notice in notices),
     )
 
 

@@ -6,8 +6,7 @@ on, and what was recorded survives a crash. A name that ends in `.zst` is compre
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import BinaryIO, get_args
@@ -16,7 +15,19 @@ import msgspec
 import zstandard
 
 from engine.errors import UserError
-from engine.records import SCHEMA, Record, RunHeader
+from engine.records import (
+    SCHEMA,
+    ChangeRecord,
+    Failure,
+    Prompt,
+    Record,
+    RoundRecord,
+    RunHeader,
+    Summary,
+)
+
+CHUNK = 1 << 14
+"""Bytes of a compressed file that are unpacked at a time."""
 
 KINDS: tuple[str, ...] = tuple(kind.__struct_config__.tag for kind in get_args(Record))
 """The kinds of records that this version knows: the `type` of each line."""
@@ -80,8 +91,8 @@ class DamagedTrace(UserError):
 def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]:
     """The records of a trace, in the order in which they were written.
 
-    A last line that was cut off (the run was killed, or is still going on) ends the
-    trace without an error. Records of a kind that this program does not know are left
+    Where it was cut off (the run was killed, or is still going on), the trace ends
+    without an error. Records of a kind that this program does not know are left
     out, and so are fields (docs/trace.md, versions).
 
     Args:
@@ -93,10 +104,13 @@ def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]
         UserError: the file cannot be read, or is no trace of this format.
     """
     empty = True
+    told: list[str] = []
+    running = _Running()
     try:
-        for record in _records(path, notices):
+        for record in _records(path, told):
             empty = False
             if record is not None:
+                running.see(record)
                 yield record
     except OSError as error:
         raise UserError(f"{path}: cannot be read: {error.strerror}") from error
@@ -109,7 +123,10 @@ def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]
         notices.append(f"the trace is damaged: line {error.line} cannot be read ({error})")
         return
     if empty:
-        raise UserError(f"{path}: the trace is empty")
+        cut = "was cut off in its first line: nothing of it can be read" if told else "is empty"
+        raise UserError(f"{path}: the trace {cut}")
+    if notices is not None:
+        notices += told or running.notice()
 
 
 def trace_header(path: Path) -> RunHeader:
@@ -121,6 +138,42 @@ def trace_header(path: Path) -> RunHeader:
     first = next(read_trace(path))
     assert isinstance(first, RunHeader), "nothing else comes first"
     return first
+
+
+class _Running:
+    """Rows that have not ended yet, of each lane: those left over show that a trace was cut."""
+
+    def __init__(self) -> None:
+        self._rows: dict[int, set[int]] = {}
+        self._known: dict[int, int] = {}
+
+    def see(self, record: Record) -> None:
+        if isinstance(record, RunHeader):
+            self._rows[record.lane], self._known[record.lane] = set(), 0
+            self._join(record.lane, record.prompts)
+        elif isinstance(record, ChangeRecord):
+            self._join(record.lane, record.prompts)
+        elif isinstance(record, RoundRecord):
+            rows = self._rows.setdefault(record.lane, set())
+            rows |= set(record.back)
+            for row in record.rows:
+                (rows.discard if row.finish_reason else rows.add)(row.row)
+        elif isinstance(record, Summary | Failure):
+            for lane in [record.lane] if record.lane in self._rows else list(self._rows):
+                self._rows[lane].clear()
+
+    def _join(self, lane: int, prompts: Sequence[Prompt]) -> None:
+        good = {prompt.index for prompt in prompts if prompt.error is None}
+        self._rows.setdefault(lane, set()).update(good)
+        self._known[lane] = self._known.get(lane, 0) + len(good)
+
+    def notice(self) -> list[str]:
+        """One line if any are left."""
+        left = sum(map(len, self._rows.values()))
+        if not left:
+            return []
+        known = max(left, sum(self._known.values()))
+        return [f"the trace ends before its run does: {left} of {known} rows had not ended"]
 
 
 class _Unreadable(Exception):
@@ -138,16 +191,15 @@ class _Peek(msgspec.Struct):
     schema: str = ""
 
 
-def _records(path: Path, notices: list[str] | None) -> Iterator[Record | None]:
-    """The record of each line; None for a kind that is not known."""
+def _records(path: Path, notices: list[str]) -> Iterator[Record | None]:
+    """The record of each line; None for a kind that is not known. A cut is told of."""
     decoder = msgspec.json.Decoder(Record)
     number = 0
     try:
         with path.open("rb") as file:
             for number, line in enumerate(_lines(file, packed=path.suffix == ".zst"), start=1):
                 if not line.endswith(b"\n"):
-                    if notices is not None:
-                        notices.append(f"the trace ends in the middle of line {number}")
+                    notices.append(f"the trace ends in the middle of line {number}")
                     break
                 try:
                     record = decoder.decode(line)
@@ -160,6 +212,8 @@ def _records(path: Path, notices: list[str] | None) -> Iterator[Record | None]:
                     continue
                 _check(record, first=number == 1)
                 yield record
+    except _Cut:
+        notices.append(f"the trace was cut off after line {number}, or is still being written")
     except (zstandard.ZstdError, ValueError) as error:
         raise _Unreadable(max(number + isinstance(error, zstandard.ZstdError), 1), error) from error
 
@@ -167,8 +221,32 @@ def _records(path: Path, notices: list[str] | None) -> Iterator[Record | None]:
 def _lines(file: BinaryIO, *, packed: bool) -> Iterator[bytes]:
     if not packed:
         return iter(file)
-    plain = zstandard.ZstdDecompressor().stream_reader(file, read_across_frames=True)
-    return iter(io.BufferedReader(plain))
+    return _unpacked(file)
+
+
+class _Cut(Exception):
+    """The compressed file ends before its last frame does."""
+
+
+def _unpacked(file: BinaryIO) -> Iterator[bytes]:
+    """The lines of a compressed file, of one frame or several.
+
+    Raises:
+        _Cut: after the last whole line, where the last frame has no end.
+    """
+    rest, whole = b"", True
+    while packed := file.read(CHUNK):
+        while packed:
+            if whole:
+                frame, whole = zstandard.ZstdDecompressor().decompressobj(), False
+            lines = (rest + frame.decompress(packed)).split(b"\n")
+            rest = lines.pop()
+            yield from (line + b"\n" for line in lines)
+            whole, packed = frame.eof, frame.unused_data
+    if not whole:
+        raise _Cut
+    if rest:
+        yield rest
 
 
 def _peek(line: bytes) -> _Peek:

@@ -95,16 +95,19 @@ async def test_a_recorded_run_cannot_be_started_again(tmp_path: Path) -> None:
         await until(pilot, lambda: "cannot be started again" in said(app))
 
 
-async def test_a_cut_trace_is_opened_up_to_the_cut_with_a_notice(tmp_path: Path) -> None:
-    path = tmp_path / "t.jsonl"
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.zst"])
+async def test_a_cut_trace_is_opened_up_to_the_cut_with_a_notice(tmp_path: Path, name: str) -> None:
+    path = tmp_path / name
     made = record(path)
     content = path.read_bytes()
     path.write_bytes(content[: len(content) // 2])
+    words = "was cut off" if path.suffix == ".zst" else "the trace ends in the middle of line"
     app = app_of(path)
     async with app.run_test(size=(120, 35)) as pilot:
         await opened(app, pilot)
         assert 0 < app.control.timeline.last < len(made) - 2
-        await until(pilot, lambda: "the trace ends in the middle of line" in said(app))
+        await until(pilot, lambda: words in said(app))
+        await until(pilot, lambda: "◉ cut short" in screen_text(app))
 
 
 async def test_two_traces_side_by_side_mark_the_first_difference(tmp_path: Path) -> None:
@@ -185,7 +188,7 @@ def wrong_from(record: Record, number: int) -> Record:
         (b'{"type":"header","schema":"batchspec/trace/2","method":"x"}\n', "newer version"),
         (b"something else\n", "not a trace"),
         (b"", "empty"),
-        (b'{"type":"header"', "empty"),
+        (b'{"type":"header"', "cut off in its first line"),
     ],
 )
 def test_what_cannot_be_opened_is_refused_before_the_screen(

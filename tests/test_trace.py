@@ -22,6 +22,7 @@ from engine.records import (
     totals_of,
 )
 from engine.trace import KINDS, DamagedTrace, TraceWriter, read_trace, trace_header
+from tests import synthetic
 
 HEADER = RunHeader(
     method="eqspec",
@@ -201,3 +202,31 @@ def test_where_the_last_line_was_cut_off_is_told(tmp_path: Path) -> None:
     notices: list[str] = []
     assert list(read_trace(path, notices)) == RECORDS[:-1]
     assert notices == ["the trace ends in the middle of line 4"]
+
+
+@pytest.mark.parametrize("name", ["t.jsonl", "t.jsonl.zst"])
+def test_wherever_a_trace_is_cut_it_says_so(tmp_path: Path, name: str) -> None:
+    """In a line, between two, and in the frame of a compressed one."""
+    made = list(synthetic.records("eqspec", max_new_tokens=4, prompts=synthetic.PROMPTS[:2]))
+    path = tmp_path / name
+    write(path, made)
+    content = path.read_bytes()
+    ends = [at + 1 for at, byte in enumerate(content) if byte == 10 and path.suffix != ".zst"]
+    refused: list[str] = []
+    only_summary = ends[-2:-1]  # all rows have ended by then: nothing is missing of them
+    for at in [*range(1, len(content), max(1, len(content) // 60)), *ends[:-2]]:
+        path.write_bytes(content[:at])
+        notices: list[str] = []
+        try:
+            found = list(read_trace(path, notices))
+        except UserError as error:
+            refused.append(str(error))
+            continue
+        assert found == made[: len(found)]
+        assert len(notices) == 1 or at in only_summary
+    assert refused
+    assert all("cut off in its first line" in words for words in refused)
+    path.write_bytes(content)
+    notices = []
+    assert list(read_trace(path, notices)) == made
+    assert notices == []

@@ -153,12 +153,16 @@ class BatchspecApp(App[int]):
             return  # the app is closing
         held = self.breaking.held_by
         note = "" if held is None else showable(held_words(held))
-        if self.control.timeline.held and not self.control.worker.running:
-            note = "out of memory"
+        note = note or self.standing_note()
         for bar in self.screen.query("StatusBar, CompareBar"):
             if isinstance(bar, StatusBar | CompareBar) and bar.note != note:
                 bar.note = note
                 bar.repaint()
+
+    def standing_note(self) -> str:
+        """What the status line says where no breakpoint holds the run."""
+        held = self.control.timeline.held and not self.control.worker.running
+        return "out of memory" if held else ""
 
     def action_breakpoints(self) -> None:
         if not isinstance(self.screen, BreakpointsScreen):

@@ -16,13 +16,21 @@ def picture(
     *,
     size: tuple[int, int] = (120, 35),
     theme: str | None = None,
+    notices: list[str] | None = None,
 ) -> str:
     """SVG of the screen at the end of a round; None: of the last one.
+
+    Args:
+        notices: is told what could not be read.
 
     Raises:
         UserError: there is no such round.
     """
-    return asyncio.run(_picture(RecordedSource(paths), number, size, theme))
+    source = RecordedSource(paths)
+    image = asyncio.run(_picture(source, number, size, theme))
+    if notices is not None:
+        notices += source.notices
+    return image
 
 
 async def _picture(

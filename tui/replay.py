@@ -7,7 +7,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from engine.aligned import names_of, side_by_side
+from engine.aligned import UNLIKE, names_of, side_by_side
 from engine.breakpoints import Breakpoint
 from engine.records import Record, RoundRecord, RunHeader
 from engine.settings import Settings
@@ -117,6 +117,11 @@ class ReplayApp(BatchspecApp):
         for notice in self.source.notices[self._told :]:
             self._told += 1
             self.notify(notice, severity="warning", timeout=10, markup=False)
+
+    def standing_note(self) -> str:
+        """That the recording is not whole stays in the status line, after the notice has gone."""
+        cut = [notice for notice in self.source.notices if UNLIKE not in notice]
+        return "cut short" if cut else "other prompts" if self.source.notices else ""
 
     def _watch_breakpoints(self) -> None:
         """Playing stops where a breakpoint applies; stepping there tells of it too."""

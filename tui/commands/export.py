@@ -74,11 +74,13 @@ def export(
     if svg is not None:
         from tui.picture import picture
 
-        image = picture((trace,), number, size=cells, theme=theme)
+        told: list[str] = []
+        image = picture((trace,), number, size=cells, theme=theme, notices=told)
+        notices = notices or told
         with _opened("--svg", svg) as file:
             file.write(image)
     for notice in notices:
-        click.echo(f"batchspec-tui: {notice}; what comes before it is exported", err=True)
+        click.echo(f"batchspec-tui: {notice}; what is there is exported", err=True)
     return 0
 
 
