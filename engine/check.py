@@ -69,7 +69,11 @@ def check(
     foreign = _without_padding(foreign, pair.tokenizer)
     oracle = Oracle(pair)
     errors = _errors(prompts, foreign.rows, pair.target.vocabulary)
-    good = [prompt for prompt in prompts if prompt.index not in errors]
+    good = [
+        prompt
+        for prompt in prompts
+        if prompt.index not in errors and foreign.rows[prompt.index].begun
+    ]
     count = max(1, len(good))
     answers = tuple(
         _as_far(answer, foreign.rows[answer.index])
@@ -108,7 +112,7 @@ def check(
         causes=dict(Counter(cause.cause for cause in causes)),
         answers=answers,
         errors=errors,
-        notices=foreign.notices,
+        notices=(*foreign.notices, *_unfinished(foreign.rows)),
     )
 
 
@@ -120,7 +124,9 @@ def _without_padding(foreign: Foreign, tokenizer: Tokenizer) -> Foreign:
         rest = set(row.output_ids[len(output) :])
         if len(rest) == 1 and rest <= {tokenizer.pad_id, *tokenizer.eos_ids}:
             cut += 1
-            row = msgspec.structs.replace(row, output_ids=output, finish_reason="eos")
+            row = msgspec.structs.replace(
+                row, output_ids=output, finish_reason="eos", running=False
+            )
         rows.append(row)
     if not cut:
         return foreign
@@ -141,9 +147,9 @@ def _errors(
 
 
 def _as_far(answer: Answer, row: ForeignRow) -> Answer:
-    """The answer as far as the row was to go, where the row says that its budget was used up."""
+    """The answer as far as the row was to go: its budget was used up, or the file ends there."""
     length = len(row.output_ids)
-    if row.finish_reason != "length" or length >= len(answer.output_ids):
+    if not (row.finish_reason == "length" or row.running) or length >= len(answer.output_ids):
         return answer
     return msgspec.structs.replace(
         answer,
@@ -151,6 +157,27 @@ def _as_far(answer: Answer, row: ForeignRow) -> Answer:
         gaps=answer.gaps[:length],
         finish_reason="length",
     )
+
+
+def _unfinished(rows: Sequence[ForeignRow]) -> list[str]:
+    """What is told of rows that the file leaves before their end."""
+    going = [index for index, row in enumerate(rows) if row.running and row.begun]
+    waiting = [index for index, row in enumerate(rows) if not row.begun]
+    told = []
+    if going:
+        told.append(
+            f"{_rows(going)} had not ended where the trace does: compared as far as it goes"
+        )
+    if waiting:
+        told.append(f"{_rows(waiting)} had not begun where the trace ends: left out")
+    return told
+
+
+def _rows(rows: Sequence[int]) -> str:
+    if len(rows) == 1:
+        return f"row {rows[0]}"
+    more = f" and {len(rows) - 8} more" if len(rows) > 8 else ""
+    return f"rows {', '.join(map(str, rows[:8]))}{more}"
 
 
 def _trails(foreign: Foreign) -> dict[int, RowTrail]:

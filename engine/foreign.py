@@ -29,6 +29,13 @@ class ForeignRow(msgspec.Struct, frozen=True, kw_only=True):
     output_ids: tuple[int, ...]
     finish_reason: str = ""
     """How it ended, if the file says so: eos, length, …"""
+    running: bool = False
+    """Whether it had not ended where the file does: the trace was cut off, or the run broke."""
+
+    @property
+    def begun(self) -> bool:
+        """Whether there is anything of it to be compared."""
+        return bool(self.output_ids) or not self.running
 
 
 class Foreign(msgspec.Struct, frozen=True, kw_only=True):
@@ -113,6 +120,7 @@ def _trace(path: Path) -> Foreign:
                 prompt=PromptEntry(text=prompt.text, ids=prompt.ids, category=prompt.category),
                 output_ids=tuple(outputs[prompt.index]),
                 finish_reason=reasons.get(prompt.index, ""),
+                running=prompt.error is None and not reasons.get(prompt.index),
             )
             for prompt in header.prompts
         ),

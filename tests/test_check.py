@@ -20,6 +20,8 @@ from engine.records import Prompt
 from engine.run import Run
 from engine.settings import Settings
 from engine.trace import TraceWriter
+from tui.checking import Checked
+from tui.view.check import detail_lines, entries, entry_line
 
 BUDGET = 24
 SETTINGS = Settings(max_new_tokens=BUDGET)
@@ -270,6 +272,34 @@ def test_rows_that_cannot_be_compared_count_in_no_rate(
     result = checked(pair, prompts, [[99999], *right[1:]])
     assert (result.exact, result.total) == (2, 2)
     assert "outside the vocabulary" in result.errors[0]
+
+
+@pytest.mark.parametrize("method", ["eqspec", "bsp"])
+def test_a_trace_that_was_cut_off_is_judged_by_what_it_has(
+    pair: Pair, prompts: tuple[Prompt, ...], tmp_path: Path, method: str
+) -> None:
+    """Wherever it is cut: no row was stopped, and none that has not begun counts."""
+    trace = trace_of(pair, prompts, tmp_path / "t.jsonl", method)
+    lines = trace.read_bytes().splitlines(keepends=True)
+    whole = check(pair, SETTINGS, prompts, read_foreign(trace), tolerance=1e-6)
+    differ = {one.index: one.position for one in whole.divergences}
+    for count in (1, 2, len(lines) // 2):
+        (tmp_path / "cut.jsonl").write_bytes(b"".join(lines[:count]))
+        cut = read_foreign(tmp_path / "cut.jsonl")
+        result = check(pair, SETTINGS, prompts, cut, tolerance=1e-6)
+        begun = [index for index, row in enumerate(cut.rows) if row.output_ids]
+        assert result.total == len(begun)
+        assert "stopped" not in result.causes
+        for found in result.divergences:
+            assert found.position == differ[found.index] < len(cut.rows[found.index].output_ids)
+        assert any("what is there is checked" in notice for notice in result.notices)
+        assert any("had not begun" in one for one in result.notices) == (len(begun) < 3)
+        assert any("as far as it goes" in one for one in result.notices) == bool(begun)
+        shown = Checked(cut, tuple(prompts), result, pair.tokenizer)
+        for entry in entries(shown):
+            line = "".join(text for text, _ in entry_line(entry, pair.tokenizer.piece, 120))
+            assert ("not begun" in line) == (entry.row not in begun)
+            assert detail_lines(shown, entry.row, 80)
 
 
 def test_three_kinds_of_files_say_the_same(

@@ -32,6 +32,11 @@ class Entry(NamedTuple):
     """Of the oracle's tokens before the first difference: 1 where there is none."""
     cause: Cause | None
     error: str = ""
+    begun: bool = True
+    """Whether the file has anything of it."""
+
+
+NOT_BEGUN = "the row had not begun where the trace ends"
 
 
 def entries(checked: Checked) -> list[Entry]:
@@ -44,6 +49,9 @@ def entries(checked: Checked) -> list[Entry]:
         row = prompt.index
         if row in result.errors:
             found.append(Entry(row, 0.0, None, result.errors[row]))
+            continue
+        if not checked.foreign.rows[row].begun:
+            found.append(Entry(row, 0.0, None, begun=False))
             continue
         cause, due = causes.get(row), answers.get(row, ())
         share = 1.0 if cause is None else min(1.0, cause.position / max(1, len(due)))
@@ -107,6 +115,8 @@ def entry_line(entry: Entry, piece: Piece, width: int) -> Line:
     cells: dict[str, Line] = {"row": [(str(entry.row), "text")]}
     if entry.error:
         cells |= {"match": [("error", "broken")], "cause": [(entry.error, "broken")]}
+    elif not entry.begun:
+        cells |= {"match": [("–", "dim")], "cause": [("not begun", "dim")]}
     elif cause is None:
         cells["match"] = [("exact ✓", "good")]
     else:
@@ -138,6 +148,8 @@ def detail_lines(checked: Checked, row: int, width: int) -> list[Line]:
     entry = next(one for one in entries(checked) if one.row == row)
     if entry.error:
         return wrap([(showable(entry.error), "broken")], width)
+    if not entry.begun:
+        return wrap([(NOT_BEGUN, "dim")], width)
     piece = checked.tokenizer.piece
     answers = {answer.index: answer for answer in checked.result.answers}
     due = answers[row].output_ids
