@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 from pathlib import Path
 
@@ -337,3 +338,29 @@ async def test_many_rows_scroll_and_follow_the_selection() -> None:
         await pilot.press("5", "0", "up")
         await pilot.pause(0.1)
         assert tensor.scroll_y == 0
+
+
+@pytest.mark.parametrize("size", [(80, 24), (40, 12)])
+@pytest.mark.parametrize("method", ["bsp", "slotspec"])
+async def test_a_small_screen_shows_that_an_invariant_is_broken(
+    size: tuple[int, int], method: str
+) -> None:
+    """Whichever pane is in view."""
+    app = make_app(MadeUp(max_new_tokens=40), method=method)
+    async with app.run_test(size=size) as pilot:
+        await ready(pilot, rounds=5)
+        await until(pilot, lambda: app.control.state is State.FINISHED)
+        await pilot.pause(0.1)
+        broken = sorted({violation.invariant for _, violation in app.control.timeline.breaks})
+        assert bool(broken) == (method == "bsp")
+        for _ in range(4):
+            await pilot.press("tab")
+            await pilot.pause(0.05)
+            lines = screen_text(app).splitlines()
+            tabs = next(line for line in lines if "texts  cost" in line)
+            if not broken:
+                assert not re.search("[✗!] I", "".join(lines[:2]))
+                assert "✗" not in tabs
+                continue
+            assert re.search("[✗!] I", "".join(lines[:2]))
+            assert re.search("[✗!] invariants", tabs)

@@ -180,6 +180,7 @@ class MainScreen(RunScreen):
         if same:
             return
         self.query_one(TensorSection).show(frame)
+        self.query_one(PaneTabs).show(frame)
         for section in self.query(Section):
             if not isinstance(section, TensorSection) and section.display:
                 section.show(frame)

@@ -76,6 +76,17 @@ def _others(breaks: list[tuple[int, Violation]], width: int) -> list[Line]:
     return lines
 
 
+def broken_pieces(frame: Frame) -> Line:
+    """In two words what is broken, for where the pane itself is out of sight."""
+    number = frame.cursor.round
+    record = frame.record
+    now = sorted({violation.invariant for violation in record.violations}) if record else []
+    if now:
+        return [(f"✗ {' '.join(now)}", "broken")]
+    ever = sorted({violation.invariant for at, violation in frame.timeline.breaks if at <= number})
+    return [(f"! {' '.join(ever)}", "rejected")] if ever else []
+
+
 def rows_note(frame: Frame) -> Line:
     """How many rows are done, for the heading."""
     timeline = frame.timeline

@@ -5,8 +5,12 @@ from __future__ import annotations
 from engine.faults import FAULTS
 from tui.showable import showable
 from tui.view.frame import Frame
+from tui.view.invariants import broken_pieces
 from tui.view.lines import Line, crop, spread, width_of
 from tui.view.sizes import method_piece, size_pieces
+
+TABS_BELOW = 100
+"""Cells below which a screen shows one of the lower panes at a time."""
 
 DTYPES = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32", "float64": "fp64"}
 
@@ -22,10 +26,17 @@ def identity(frame: Frame, width: int) -> Line:
         (" " + showable(timeline.pair.name or timeline.pair.target), "text"),
         ("  ", "text"),
         method_piece(frame),
+        *_out_of_sight(frame, width),
         *alarm_pieces(frame),
         (f"  {device} {DTYPES.get(dtype, dtype)}", "dim"),
     ]
     return [*line, ("  ", "text"), *size_pieces(frame)]
+
+
+def _out_of_sight(frame: Frame, width: int) -> Line:
+    """The broken invariants, where the screen is too small for their pane beside the others."""
+    pieces = broken_pieces(frame) if width < TABS_BELOW else []
+    return [("  ", "text"), *pieces] if pieces else []
 
 
 def alarm_pieces(frame: Frame) -> Line:
@@ -71,6 +82,8 @@ def progress(frame: Frame, state: str, speed: float | None, following: bool, wid
     ]
     if not drafted:
         del optional[1]
+    if not timeline.seconds_at(number):  # the records do not tell what a round cost
+        optional = optional[1:-1]
     if number == 0:
         optional = []
     for pieces in optional:
@@ -112,7 +125,7 @@ def status_lines(
         ]
     room = width - width_of(left) - width_of(typed) - 2
     if room < 34:
-        left = alarm_pieces(frame)
+        left = [*_out_of_sight(frame, width), *alarm_pieces(frame)]
         right = progress(frame, state, speed, following, width - width_of([*typed, *left]))
         return [spread(left, [*typed, *right], width, (" ", "text"))]
     right = progress(frame, state, speed, following, room)

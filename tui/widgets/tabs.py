@@ -6,7 +6,8 @@ from textual import events
 from textual.message import Message
 
 from tui.view.frame import Frame
-from tui.view.lines import Line, spread
+from tui.view.invariants import broken_pieces
+from tui.view.lines import Line, spread, width_of
 from tui.widgets.pane import Pane
 
 
@@ -28,15 +29,22 @@ class PaneTabs(Pane):
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         line: Line = [("─ ", "rule")]
         for place, name in enumerate(self.names):
+            line += self._sign(name)
             line.append((name, "tab-current" if place == self.current else "tab"))
             line.append(("  ", "rule"))
         note: Line = [(" tab ", "dim"), ("─", "rule")] if width >= 50 else []
         return [spread(line, note, width, ("─", "rule"))]
 
+    def _sign(self, name: str) -> Line:
+        """What breaks shows in front of the name of the pane that tells it."""
+        pieces = broken_pieces(self.frame) if name == "invariants" else []
+        return [(f"{text[:1]} ", style) for text, style in pieces]
+
     def on_click(self, event: events.Click) -> None:
         at = 2
         for place, name in enumerate(self.names):
-            if at <= event.x < at + len(name) + 1:
+            size = width_of(self._sign(name)) + len(name)
+            if at <= event.x < at + size + 1:
                 self.post_message(self.Picked(place))
                 return
-            at += len(name) + 2
+            at += size + 2
