@@ -16,6 +16,7 @@ from engine.trace import KINDS, read_trace
 from tests.tui_app import screen_text, until
 from tui.replay import RecordedSource, ReplayApp, recorded_control
 from tui.screens.main import MainScreen
+from tui.view.timeline import Timeline
 
 TEXT = (Path(__file__).parent.parent / "docs" / "trace.md").read_text(encoding="utf-8")
 EXAMPLES = re.findall(r"^```json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -90,3 +91,38 @@ async def test_the_minimal_trace_can_be_watched(minimal: Path, size: tuple[int, 
             await pilot.press(key)
         await pilot.pause(0.05)
         assert "round 1" in screen_text(app)
+
+
+async def test_what_the_minimal_trace_does_not_tell_is_not_zero(minimal: Path) -> None:
+    source = RecordedSource([minimal])
+    app = ReplayApp(recorded_control(source), source)
+    async with app.run_test(size=(150, 40)) as pilot:
+        await until(pilot, lambda: isinstance(app.screen, MainScreen))
+        await until(pilot, lambda: app.control.state.ended)
+        await pilot.press("end")
+        await pilot.pause(0.05)
+        shown = screen_text(app)
+        assert re.search(r"▸ 0■ +– +8 +– +– +–", shown)  # row, pad, c, δ, kv, pos
+        assert "L = –" in shown
+        assert "K –" in shown
+        assert "tok/s" not in shown
+        assert "a prompt › ⟨4⟩⟨8⟩⟨16⟩⟨42⟩⟨0⟩" in shown
+        assert "no costs were recorded" in shown
+        await pilot.press("enter")
+        await pilot.pause(0.05)
+        shown = screen_text(app)
+        assert "how it lay in memory was not recorded" in shown
+        assert not re.search("0 slots|δ = 0|stays", shown)
+
+
+def test_before_is_not_needed(tmp_path: Path, minimal: Path) -> None:
+    bare = re.sub(r'"before":\d+,', "", minimal.read_text(encoding="utf-8"))
+    path = tmp_path / "bare.jsonl"
+    path.write_text(bare, encoding="utf-8")
+    timeline = Timeline()
+    for record in read_trace(path):
+        timeline.add(record)  # type: ignore[arg-type]
+    assert timeline.tracks[0].tokens == [12, 7, 30, 4, 8, 16, 42, 0]
+    last = timeline.round_at(2)
+    assert last is not None
+    assert [(row.before, row.content) for row in last.rows] == [(6, 8), (2, 4)]

@@ -22,6 +22,7 @@ from tui.view.frame import Frame
 from tui.view.inspect import inspect_lines
 from tui.view.lines import plain, width_of
 from tui.view.origin import origin_of
+from tui.view.tensor import tensor_view
 from tui.view.timeline import Timeline
 
 PAIR = tiny_pair()
@@ -205,3 +206,16 @@ def test_the_headline_and_the_table_agree_on_whose_the_bonus_is(fault: str) -> N
         assert ("not the target's best" in shown) == taken
         assert (": the target's own" in shown) == (not taken)
     assert bool(wrong) == bool(fault)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_method_without_a_cache_has_none_in_any_phase(method: str) -> None:
+    timeline = timeline_of(method)
+    for number, row, _ in every_row(timeline):
+        for phase in Phase:
+            frame = Frame(timeline=timeline, cursor=Cursor(number, phase), selected=row)
+            shown = next(entry for entry in tensor_view(frame).rows if entry.row == row)
+            assert (shown.kv_length == 0) == (method == "dsd")
+            if method == "dsd":
+                assert not any(segment.cached for segment in shown.segments)
+                assert "valid" not in page(timeline, number, row, phase)

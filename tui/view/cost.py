@@ -20,6 +20,8 @@ def cost_lines(frame: Frame, width: int, height: int) -> list[Line]:
     """The chart of the last rounds, and the legend."""
     if width < 8 or height < 1:
         return []
+    if frame.record is not None and not frame.timeline.seconds_at(frame.cursor.round):
+        return [[("no costs were recorded", "dim")]]
     reason = wrap([(reason_of(frame), "dim")], width)[:2] if reason_of(frame) else []
     if reason and height >= 6 + len(reason):
         return [*_costs(frame, width, height - len(reason)), *reason]

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from engine.counted import counted
-from engine.records import RowRound
 from tui.showable import fit
 from tui.view.cells import Kind, Segment, fed, kept
 from tui.view.closeup import CloseUp
 from tui.view.cost import bytes_words
 from tui.view.cursor import LAST, Phase
 from tui.view.lines import Line, crop
+from tui.view.tensor import in_cache
+from tui.view.told import CACHELESS, UNKNOWN
 
 NAMES = {
     Kind.PAD: "padding",
@@ -27,13 +28,17 @@ NAMES = {
 def memory_lines(look: CloseUp, width: int) -> list[Line]:
     """What lay in which column: when the target read it, and after the round."""
     row, phase = look.row, look.frame.cursor.phase
+    if not row.fed and not row.kept:
+        return [crop([("how it lay in memory was not recorded", "dim")], width)]
     track = look.frame.timeline.tracks[row.row]
     shown = Phase.ACCEPT if phase is LAST else phase
+    method = look.frame.method
     before = fed(row, track.prompt_length, Phase.VERIFY if shown > Phase.VERIFY else shown)
+    before = in_cache(before, method)
     lines: list[Line] = [[("as the target read it", "title")], _columns_head(width)]
     lines += [_segment(segment, width, cache=False) for segment in before]
     if phase is LAST:
-        after = kept(row, track.prompt_length)
+        after = in_cache(kept(row, track.prompt_length), method)
         lines += [[], [("after the round", "title")], _columns_head(width)]
         lines += [_segment(segment, width, cache=True) for segment in after]
     return [crop(line, width) for line in lines]
@@ -90,7 +95,7 @@ def moved_lines(look: CloseUp, width: int) -> list[Line]:
         return []
     lines = [
         [("realignment  ", "title"), *_move(look)],
-        [("cache        ", "title"), (_cache_words(row), "text")],
+        [("cache        ", "title"), (_cache_words(look), "text")],
     ]
     if row.finish_reason:
         lines.append([("ended        ", "title"), (row.finish_reason, "text")])
@@ -99,9 +104,14 @@ def moved_lines(look: CloseUp, width: int) -> list[Line]:
     return [crop(line, width) for line in lines]
 
 
-def _cache_words(row: RowRound) -> str:
+def _cache_words(look: CloseUp) -> str:
     """How many slots are the row's, or only count as such."""
+    row = look.row
+    if look.frame.method in CACHELESS:
+        return "none: every token is fed anew in each round"
     ghosts = sum(span.length for span in row.kept if span.kind == "ghost")
+    if not row.kept and not row.kv_length:
+        return UNKNOWN
     count = row.kv_length
     words = f"{counted(count, 'slot')} hold{'s' * (count == 1)} committed tokens"
     if ghosts:
@@ -117,6 +127,8 @@ def _move(look: CloseUp) -> Line:
         return [("a slot never moves: δ does not exist", "text")]
     if row.finish_reason:
         return [("the row has left the batch", "text")]
+    if not row.kept and not row.delta:
+        return [(UNKNOWN, "dim")]
     if row.delta == 0:
         return [("δ = 0: the row stays in its columns", "text")]
     old, length = row.padding - row.delta, row.before
@@ -128,7 +140,7 @@ def _move(look: CloseUp) -> Line:
     if record is not None and record.fault == "kv-not-realigned":
         return [(words, "realign"), ("; the K/V were left where they are", "broken")]
     each = timeline.pair.kv_bytes_per_token
-    if each and look.frame.method != "dsd":
+    if each and look.frame.method not in CACHELESS:
         moved = 2 * row.kv_length * each
         words += f", {bytes_words(moved)} of the target's K/V read and written"
     return [(words, "realign")]

@@ -98,6 +98,8 @@ def _padding(frame: Frame, width: int) -> Line:
     record = frame.record
     if record is None:
         return [("padding –", "dim")]
+    if not any(row.kept or row.padding for row in record.rows):
+        return [("padding –  rows moved –", "dim")]
     cells = sum(row.padding + row.content for row in record.rows) or 1
     pads = sum(row.padding for row in record.rows)
     moved = sum(1 for row in record.rows if row.delta)

@@ -13,6 +13,7 @@ from tui.view.cursor import Phase
 from tui.view.frame import CellMode, Frame
 from tui.view.lines import Line, crop
 from tui.view.tensor import TensorRow, TensorView
+from tui.view.told import UNKNOWN
 
 ZOOMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 """Terminal cells to a column of the tensor."""
@@ -186,17 +187,19 @@ def _gutter(frame: Frame, row: TensorRow, shape: Geometry, selected: bool) -> Li
 
 def _figure(name: str, row: TensorRow) -> tuple[str, str]:
     if name == "pad":
+        if row.padding is None:
+            return UNKNOWN, "dim"
         return str(row.padding), "text" if row.padding else "dim"
     if name == "c":
         return str(row.content), "text"
     if name == "δ":
         if row.delta is None:
-            return "", "dim"
+            return "" if row.padding is not None else UNKNOWN, "dim"
         return (f"{row.delta:+d}", "realign") if row.delta else ("0", "dim")
     if name == "kv":
-        return str(row.kv_length), "text"
+        return (UNKNOWN, "dim") if row.kv_length is None else (str(row.kv_length), "text")
     if row.positions is None:
-        return "–", "dim"
+        return UNKNOWN, "dim"
     return f"{row.positions[0]}…{row.positions[1]}", "dim"
 
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from engine.records import RoundRecord
 from tui.view.frame import Frame
 from tui.view.lines import Line
+from tui.view.told import UNKNOWN, draft_tokens
 
 ARROW = "→"
 """Between a setting and what it is from the next round on."""
@@ -51,8 +53,13 @@ def _draft_tokens(frame: Frame) -> object:
     if record is None:
         return setting if setting == then else f"{setting}{ARROW}{then}"
     if then != setting:
-        return f"{record.draft_tokens}{ARROW}{then}"
-    return f"{record.draft_tokens} auto" if setting == "auto" else record.draft_tokens
+        return f"{_told(record)}{ARROW}{then}"
+    return f"{_told(record)} auto" if setting == "auto" else _told(record)
+
+
+def _told(record: RoundRecord) -> object:
+    count = draft_tokens(record)
+    return UNKNOWN if count is None else count
 
 
 def reason_of(frame: Frame) -> str:

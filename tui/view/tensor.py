@@ -9,6 +9,7 @@ from tui.view import cells
 from tui.view.cells import Kind, Segment
 from tui.view.cursor import LAST, Phase
 from tui.view.frame import Frame
+from tui.view.told import CACHELESS, figure, length_told
 
 LEFT_ALIGNED = ("slotspec", "bsp")
 """Methods whose rows begin at column 0."""
@@ -16,15 +17,15 @@ LEFT_ALIGNED = ("slotspec", "bsp")
 
 @dataclass(frozen=True)
 class TensorRow:
-    """One row of the batch."""
+    """One row of the batch. A figure that is None is not known."""
 
     row: int
     place: int
     segments: list[Segment]
-    padding: int
+    padding: int | None
     content: int
     delta: int | None
-    kv_length: int
+    kv_length: int | None
     positions: tuple[int, int] | None
     """First and last position of the row's content."""
     debris: tuple[int, ...] = ()
@@ -49,6 +50,8 @@ class TensorView:
     rows: list[TensorRow] = field(default_factory=list)
     edge: int = 0
     """Columns of the rectangle."""
+    edge_told: bool = True
+    """Whether the record tells them."""
     end: int = 0
     """Columns that the round needs at most, in any of its phases."""
     own_tails: bool = False
@@ -75,7 +78,8 @@ def tensor_view(frame: Frame) -> TensorView:
             edge = max(edge, *(_width(row) for row in record.rows), 0)
     widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
     end = max(before + block + 1, record.length, widest)
-    return TensorView(rows, edge, end, record.kind == "slots" or _ragged(record), block)
+    own_tails = record.kind == "slots" or _ragged(record)
+    return TensorView(rows, edge, length_told(record), end, own_tails, block)
 
 
 def _ragged(record: RoundRecord) -> bool:
@@ -92,16 +96,16 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
     track = frame.timeline.tracks.get(row.row)
     prompt = track.prompt_length if track else 0
     if phase is not LAST:
-        segments = cells.fed(row, prompt, phase)
+        segments = in_cache(cells.fed(row, prompt, phase), frame.method)
         committed = row.before + (len(row.committed) if phase is Phase.ACCEPT else 0)
         return TensorRow(
             row=row.row,
             place=row.place,
             segments=segments,
-            padding=row.padding - row.delta,
+            padding=figure(row.padding - row.delta, row),
             content=committed,
             delta=None,
-            kv_length=row.before - 1,
+            kv_length=_cached(frame, row, row.before - 1),
             positions=_positions(segments),
             note=row.why,
             accepted=row.accepted if phase >= Phase.VERIFY else None,
@@ -113,16 +117,16 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
     if row.finish_reason:
         # It has left the batch: it stays in the columns where it was.
         shift = max(0, _leading_pad(row.fed) - _leading_pad(row.kept))
-    segments = cells.kept(row, prompt, shift)
+    segments = in_cache(cells.kept(row, prompt, shift), frame.method)
     stale = any(segment.kind in (Kind.STALE, Kind.GHOST) for segment in segments)
     return TensorRow(
         row=row.row,
         place=row.place,
         segments=segments,
-        padding=row.padding + (shift if row.finish_reason else 0),
+        padding=figure(row.padding + (shift if row.finish_reason else 0), row),
         content=row.content,
-        delta=row.delta,
-        kv_length=row.kv_length,
+        delta=figure(row.delta, row),
+        kv_length=_cached(frame, row, row.kv_length),
         positions=_positions(segments),
         debris=() if stale else _debris(row),
         finish_reason=row.finish_reason or "",
@@ -134,6 +138,20 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         end=_leading_pad(row.kept) + row.before + len(row.proposals) + 1,
         edge=_width(row),
     )
+
+
+def _cached(frame: Frame, row: RowRound, count: int) -> int | None:
+    """Slots of the target's cache that hold committed tokens, where the record tells them."""
+    if frame.method in CACHELESS:
+        return 0
+    return count if row.kept or row.kv_length else None
+
+
+def in_cache(segments: list[Segment], method: str) -> list[Segment]:
+    """The segments as this method keeps them: without K/V where it has no cache."""
+    if method not in CACHELESS:
+        return segments
+    return [segment._replace(cached=False) for segment in segments]
 
 
 def _debris(row: RowRound) -> tuple[int, ...]:
@@ -194,4 +212,4 @@ def _prompts(frame: Frame) -> TensorView:
                 end=track.prompt_length,
             )
         )
-    return TensorView(rows, longest, longest, frame.method == "slotspec", room)
+    return TensorView(rows, longest, True, longest, frame.method == "slotspec", room)

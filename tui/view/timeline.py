@@ -23,6 +23,7 @@ from engine.records import (
 )
 from tui.showable import showable
 from tui.view.store import RoundStore
+from tui.view.told import completed
 from tui.view.track import RowTrack
 
 BLANK = "␣"
@@ -122,8 +123,7 @@ class Timeline:
 
     def _add_round(self, record: RoundRecord) -> None:
         self._pieces.update(record.pieces)
-        self.rounds.append(record)
-        number = len(self.rounds)
+        number = len(self.rounds) + 1
         tokens = accepted = proposed = finished = 0
         histogram = list(self._histogram[-1])
         for row_index, length in record.back.items():
@@ -131,6 +131,11 @@ class Timeline:
                 gone = self.tracks[row_index]
                 finished -= gone.finished_at(number)
                 gone.go_back(number, length)
+        for row in record.rows:
+            if row.text and row.row in self.tracks:
+                self.tracks[row.row].text_told = True
+        record = completed(record, self.tracks, self._pieces.get)
+        self.rounds.append(record)
         for row in record.rows:
             track = self.tracks.get(row.row)
             if track is None:

@@ -32,6 +32,8 @@ class RowTrack:
         self.sums: list[int] = []
         """Accepted tokens up to and with each of them."""
         self.error: str = prompt.error or ""
+        self.text_told = False
+        """Whether the records tell its text, and not only its tokens."""
         self._branches = [Branch(0, list(prompt.ids), [""])]
         self._parts: list[int] = []
         """Rounds in which it took part, up to and with each of them."""

@@ -21,6 +21,7 @@ from tui.view.paint_tensor import (
 )
 from tui.view.pick import token_under
 from tui.view.tensor import TensorView, tensor_view
+from tui.view.told import UNKNOWN
 from tui.widgets.pane import Pane
 from tui.widgets.panes import RowPicked
 from tui.widgets.section import Section
@@ -159,7 +160,7 @@ class TensorSection(Section):
         if record is not None and record.kind in ("grouped", "fallback"):
             title.append((f" · {record.kind}", "good" if record.kind == "grouped" else "realign"))
         if view.rows:
-            title.append((f"  L = {view.edge}", "dim"))
+            title.append((f"  L = {view.edge if view.edge_told else UNKNOWN}", "dim"))
         title.append((f"  {frame.mode.title}", "text"))
         if self.size.width >= 110:
             title += paint_legend(frame)
