@@ -43,6 +43,11 @@ class Confidence:
         chances: Chances = self._hits[kinds] / self._trials[kinds]
         return chances, [int(kind) for kind in kinds]
 
+    def chance(self, share: float) -> tuple[float, int]:
+        """The same for one proposal of which its source is so sure."""
+        kind = min(int(share * BINS), BINS - 1)
+        return float(self._hits[kind] / self._trials[kind]), kind
+
     @property
     def usual(self) -> float:
         """Chance of a proposal of which nothing is known yet."""

@@ -20,6 +20,7 @@ class Costs:
 
     def __init__(self) -> None:
         self._verify: dict[int, deque[float]] = {}
+        self._plain: dict[int, deque[float]] = {}
         self._draft_step: deque[float] = deque(maxlen=KEEP)
         self._overhead: deque[float] = deque(maxlen=KEEP)
         self._realign: deque[float] = deque(maxlen=KEEP)
@@ -30,6 +31,8 @@ class Costs:
         seconds = record.seconds
         fed = sum(len(row.proposals) + 1 for row in record.rows)
         self._verify.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
+        if fed == len(record.rows):
+            self._plain.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
         while len(self._verify) > 4 * KEEP:  # the oldest kind has drifted furthest
             self._verify.pop(next(iter(self._verify)))
         if record.draft_tokens:
@@ -88,7 +91,10 @@ class Costs:
             steps: forwards of the draft (its K, or fewer on average).
             padded: whether the rows have to be realigned.
         """
-        seconds = self.verify(rows * (1 + draft_tokens)) + _middle(self._overhead)
+        # a block that is not ragged is cheaper than the line through ragged ones says
+        plain = self._plain.get(rows) if not draft_tokens else None
+        verify = median(plain) if plain else self.verify(rows * (1 + draft_tokens))
+        seconds = verify + _middle(self._overhead)
         seconds += steps * _middle(self._draft_step)
         return seconds + (_middle(self._realign) if padded else 0.0)
 

@@ -12,11 +12,9 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.adaptive import LARGEST
-from engine.costs import Costs
 from engine.draft import ModelDraft, Proposals
 from engine.layout.base import Layout
-from engine.lookup import LONGEST, LookupDraft, SuffixIndex
-from engine.phrases import PhraseTable
+from engine.lookup import LONGEST, PhraseDraft, SuffixIndex
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 
@@ -24,17 +22,9 @@ WORTH = 0.5
 """Chance of acceptance from which text is preferred to the model."""
 
 
-class SureText(LookupDraft):
+class SureText(PhraseDraft):
     """Matches of three tokens in the row's own text, and what the target nearly always says
-    next: with less to go by, a draft model knows better.
-
-    Args:
-        table: what the target habitually writes, where the pair has that.
-    """
-
-    def __init__(self, table: PhraseTable | None, costs: Costs | None = None) -> None:
-        super().__init__(costs)
-        self._table = table
+    next: with less to go by, a draft model knows better. The table may be empty."""
 
     def continuation(
         self, index: SuffixIndex, row: Sequence, count: int, least: float
@@ -43,10 +33,7 @@ class SureText(LookupDraft):
         if size == LONGEST and self._chances[size].worth(WORTH, 1):
             self._matched[row.index] = size
             return tokens[: self._chances[size].worth(least, count)]
-        if self._table is None:
-            return []
-        recent = [int(token) for token in row.tokens[-LONGEST - 1 :]]
-        return self._table.follow(recent, count, max(least, WORTH))
+        return self.phrase(row, count, max(least, WORTH))
 
 
 class HybridDraft:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import torch
 
+from engine.confidence import Confidence
 from engine.costs import Costs
 from engine.draft import Proposals
 from engine.layout.base import Layout
@@ -75,6 +76,9 @@ class LookupDraft:
 class PhraseDraft(LookupDraft):
     """A match of three tokens in the row's own text first, else the target's phrases.
 
+    How often a phrase that was so common is accepted is learned in the run, for texts are not
+    those in which phrases were counted.
+
     Args:
         table: what the target habitually writes.
     """
@@ -82,6 +86,8 @@ class PhraseDraft(LookupDraft):
     def __init__(self, table: PhraseTable, costs: Costs | None = None) -> None:
         super().__init__(costs)
         self.table = table
+        self._phrases = Confidence()
+        self._kinds: dict[int, list[int]] = {}
 
     def continuation(
         self, index: SuffixIndex, row: Sequence, count: int, least: float
@@ -90,8 +96,27 @@ class PhraseDraft(LookupDraft):
         if size == LONGEST:
             self._matched[row.index] = size
             return tokens[: self._chances[size].worth(least, count)]
+        return self.phrase(row, count, least or ENOUGH)
+
+    def phrase(self, row: Sequence, count: int, least: float) -> list[int]:
+        """What usually comes next, as far as all of it is accepted with such a chance."""
         recent = [int(token) for token in row.tokens[-LONGEST - 1 :]]
-        return self.table.follow(recent, count, least or ENOUGH)
+        found: list[int] = []
+        kinds = self._kinds.setdefault(row.index, [])
+        kinds.clear()
+        joint = 1.0
+        for token, share in self.table.follow(recent, count):
+            chance, kind = self._phrases.chance(share)
+            joint *= chance
+            if joint < least:
+                break
+            found.append(token)
+            kinds.append(kind)
+        return found
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        super().learn(layout, row, accepted, proposed)
+        self._phrases.learn(self._kinds.pop(row.index, []), accepted)
 
 
 class Chance:

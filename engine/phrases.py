@@ -9,7 +9,7 @@ propose what followed most often, as long as it followed often enough.
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 import numpy as np
@@ -46,22 +46,16 @@ class PhraseTable:
     def __len__(self) -> int:
         return len(self.entries)
 
-    def follow(self, tokens: Sequence[int], count: int, least: float) -> list[int]:
-        """Up to `count` tokens after `tokens`, while their joint share is at least `least`."""
+    def follow(self, tokens: Sequence[int], count: int) -> Iterator[tuple[int, float]]:
+        """Up to `count` tokens after `tokens`, each with the share of the cases in which it
+        came next."""
         context = list(tokens[-LONGEST:])
-        found: list[int] = []
-        joint = 1.0
-        while len(found) < count:
+        for _ in range(count):
             entry = self._best(context)
             if entry is None:
-                break
-            token, share = entry
-            joint *= share
-            if joint < least:
-                break
-            found.append(token)
-            context = [*context, token][-LONGEST:]
-        return found
+                return
+            yield entry
+            context = [*context, entry[0]][-LONGEST:]
 
     def _best(self, context: list[int]) -> tuple[int, float] | None:
         for size in range(len(context), 0, -1):

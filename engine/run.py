@@ -23,6 +23,7 @@ from engine.lookup import LookupDraft, PhraseDraft
 from engine.loop import Loop
 from engine.memory import peak_memory_bytes, require_memory
 from engine.methods import Method, Plan, method_named
+from engine.phrases import PhraseTable
 from engine.records import (
     Prompt,
     Record,
@@ -293,7 +294,7 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
         drafter = method.draft(pair.draft.context, known)
         mixed = own_text(pair, settings) and method.draft is ModelDraft
         return draft_tokens, HybridDraft(
-            drafter, SureText(pair.phrases, known)
+            drafter, SureText(pair.phrases or PhraseTable({}), known)
         ) if mixed else drafter
     if pair.phrases is not None:
         return draft_tokens, PhraseDraft(pair.phrases, known)
