@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.accept import Lossless, Verdict
+from engine.counted import counted
 from engine.kv import EMPTY, LedgerArray
 from engine.layout.base import Layout, MaskArray, Side
 from engine.records import Violation
@@ -132,11 +133,17 @@ def mask_fault(masks: MaskArray, own: LedgerArray, queries: int, window: int) ->
             if not np.array_equal(attended, expected):
                 extra = int((attended & ~expected).sum())
                 missing = int((expected & ~attended).sum())
-                seen = f"sees {extra} cells that are not its own" if extra else ""
+                seen = (
+                    f"sees {counted(extra, 'cell')} that {_are(extra)} not its own" if extra else ""
+                )
                 missed = f"misses {missing} of its own" if missing else ""
                 where = f", through a window of {window}" if kind else ""
                 return f"query {query} {' and '.join(filter(None, (seen, missed)))}{where}"
     return ""
+
+
+def _are(count: int) -> str:
+    return "is" if count == 1 else "are"
 
 
 def choice_fault(verdict: Verdict) -> str:
@@ -168,7 +175,9 @@ def end_fault(row: Sequence) -> str:
     ends = np.flatnonzero(np.isin(generated[:-1], np.array([*row.eos_ids], np.int64)))
     if len(ends):
         at = int(ends[0])
-        return f"the row ended with token {generated[at]}, {len(generated) - 1 - at} more follow"
+        more = len(generated) - 1 - at
+        verb = "follows" if more == 1 else "follow"
+        return f"the row ended with token {generated[at]}, {more} more {verb}"
     if row.length > max(row.limit, row.prompt_length):
         return f"{row.length} tokens are committed, the row's limit is {row.limit}"
     return ""
@@ -183,7 +192,7 @@ def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
     faults: Found = []
     count = side.valid[row.index]
     if who == "target" and count != row.length - 1:
-        message = f"the cache holds {count} tokens, {row.length - 1} are due"
+        message = f"the cache holds {counted(count, 'token')}, {row.length - 1} are due"
         faults.append(("I3", row.index, message))
         count = min(count, row.length - 1)
     cells = layout.content_cells(side, row, count)
@@ -197,7 +206,7 @@ def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
             if held[at] == EMPTY
             else f"holds token {held[at]}, not {due}"
         )
-        message = f"{who} slot {at} {what}"
+        message = f"cache slot {at} of the {who} {what}"
         faults.append(("I3", row.index, message))
     positions = side.store.positions.reshape(-1)[cells]
     off = np.flatnonzero(positions != np.arange(count))
@@ -205,7 +214,7 @@ def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
         message = f"{who}: " + _position_fault(positions, np.arange(count))
         faults.append(("I2", row.index, message))
         at = int(off[0])
-        message = f"{who} slot {at} was computed at position {positions[at]}, not {at}"
+        message = f"cache slot {at} of the {who} was computed at position {positions[at]}, not {at}"
         faults.append(("I3", row.index, message))
     return faults
 

@@ -67,7 +67,7 @@ def test_a_window_counts_what_is_attended_to_and_not_columns() -> None:
     [
         (None, ""),
         ((0, 0, 0), "query 0 misses 1 of its own"),
-        ((1, 1, 1), "query 1 sees 1 cells that are not its own, through a window of 3"),
+        ((1, 1, 1), "query 1 sees 1 cell that is not its own, through a window of 3"),
         ((1, 0, 2), "query 0 misses 1 of its own, through a window of 3"),
     ],
 )

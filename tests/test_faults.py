@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import re
 from functools import lru_cache
 from typing import Any
 
@@ -210,3 +211,22 @@ def test_with_all_faults_off_nothing_fires_in_a_thousand_runs() -> None:
             sampling=Sampling(temperature=chance.choice((0.0, 0.0, 0.8)), seed=number),
         )
         assert run.violations == [], number
+
+
+@pytest.mark.parametrize("name", ["kv-not-realigned", "positions-not-rebuilt"])
+def test_a_fault_of_the_cache_says_whose_slot_it_is(name: str) -> None:
+    pair, prompts, settings = case(2)
+    run = finished(pair, prompts, **settings, fault=name)
+    told = [found.message for _, found in run.violations if found.invariant == "I3"]
+    assert told
+    for message in told:
+        assert re.match(r"cache slot \d+ of the (target|draft) ", message)
+
+
+def test_one_is_not_many() -> None:
+    """No message says `1 cells`, `1 more follow` or the like."""
+    for name in FAULTS:
+        for seed in (1, 2):
+            pair, prompts, settings = case(seed)
+            for _, found in finished(pair, prompts, **settings, fault=name).violations:
+                assert not re.search(r"(?<!\d)1 (\w+s |more follow\b)", found.message), found
