@@ -114,7 +114,7 @@ def _encode(
 
 
 def _read_file(file: Path) -> list[PromptEntry]:
-    if file.suffix.lower() not in SUFFIXES:
+    if file.exists() and file.suffix.lower() not in SUFFIXES:
         raise UserError(f"{file}: unknown kind of prompt file; use .txt or .jsonl")
     try:
         data = file.read_bytes()

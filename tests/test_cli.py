@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import pytest
 
+from engine.faults import FAULTS
 from engine.records import Failure, RunHeader, Summary
 from engine.trace import read_trace
 from tui.cli import Commands, main
@@ -132,6 +133,23 @@ class TestWrongUsage:
     ) -> None:
         assert told in cli.refused(*arguments)
         assert told in cli.refused("run", *arguments)
+
+    def test_an_option_of_another_command_is_told_as_such(self, cli: Cli) -> None:
+        told = cli.refused("run", "--break", "diverge")
+        assert told.endswith("run has no option --break; it is one of: the app, replay\n")
+        assert "the app, run, verify, bench" in cli.refused("doctor", "--seed", "1")
+        assert "it is one of" not in cli.refused("run", "--nonsense")
+
+    @pytest.mark.parametrize("command", [(), ("run",), ("verify",), ("bench",)])
+    def test_a_fault_is_known_before_anything_is_loaded(
+        self, cli: Cli, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr("tui.loading.load", None)
+        told = cli.refused(*command, "--fault", "gremlins", "--model-pair", "toy")
+        assert all(name in told for name in FAULTS)
+        help_text = cli(*command, "--help").out.replace("\n", " ")
+        joined = "".join(help_text.split())
+        assert all(name in joined for name in FAULTS)
 
     def test_a_bad_prompt_line_is_named_and_nothing_is_run(self, cli: Cli, tmp_path: Path) -> None:
         file, result = tmp_path / "p.jsonl", tmp_path / "r.json"

@@ -102,6 +102,8 @@ class TestReading:
     ) -> None:
         with pytest.raises(UserError, match="no such prompt file"):
             read_prompts(file=tmp_path / "none.txt")
+        with pytest.raises(UserError, match="no such prompt file"):
+            read_prompts(file=tmp_path / "none")
         (tmp_path / "folder.txt").mkdir()
         with pytest.raises(UserError, match="cannot be read"):
             read_prompts(file=tmp_path / "folder.txt")

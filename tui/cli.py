@@ -122,6 +122,8 @@ def _status(arguments: list[str] | None) -> int:
         return end.exit_code
     except (click.Abort, KeyboardInterrupt):
         return INTERRUPTED
+    except click.NoSuchOption as error:
+        return _say(_elsewhere(error), error.exit_code)
     except click.ClickException as error:
         return _say(error.format_message(), error.exit_code)
     except BatchspecError as error:
@@ -137,6 +139,23 @@ def _status(arguments: list[str] | None) -> int:
         told = f"; the traceback is in {where}" if where else ""
         return _say(f"{type(error).__name__}: {error}{told}", 1)
     return status if isinstance(status, int) else 0
+
+
+def _elsewhere(error: click.NoSuchOption) -> str:
+    """Whose option it is, where another command has it: better than one that sounds like it."""
+    context, name = error.ctx, error.option_name
+    if context is None:
+        return error.format_message()
+    commands = {"the app": cli, **{each: cli.get_command(context, each) for each in Commands.lazy}}
+    owners = [
+        owner
+        for owner, command in commands.items()
+        if command is not None
+        and any(name in (*param.opts, *param.secondary_opts) for param in command.params)
+    ]
+    if not owners:
+        return error.format_message()
+    return f"{context.info_name} has no option {name}; it is one of: {', '.join(owners)}"
 
 
 def _say(message: str, status: int) -> int:

@@ -13,6 +13,7 @@ import click
 import msgspec
 
 from engine.errors import UserError
+from engine.faults import FAULTS
 from engine.pairs.registry import DEFAULT_PAIR, PairRequest, resolve
 from engine.prompts import PromptEntry, read_prompts
 from engine.settings import DEVICES, DTYPES, METHODS, Sampling, Settings
@@ -144,7 +145,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--fault",
         metavar="NAME",
         default="",
-        help="Run eqspec with a fault of the lab, on purpose.",
+        help=f"Run eqspec with a fault of the lab, on purpose: {', '.join(FAULTS)}.",
     ),
     click.option(
         "--force-accept",
