@@ -196,3 +196,33 @@ async def test_another_method_begins_again_with_eqspec() -> None:
         await choose(pilot, app, "rejected-kv-kept")
         await until(pilot, lambda: app.control.timeline.method == "eqspec", 30.0)
         assert app.control.settings.fault == "rejected-kv-kept"
+
+
+async def test_a_paused_screen_says_what_was_switched() -> None:
+    """No round shows it yet, and the status line does."""
+    app = toy_app()
+    title = FAULTS[NAMES[0]].title
+    async with app.run_test(size=(150, 35)) as pilot:
+        await begun(pilot, app)
+        await rounds(pilot, app, 2)
+        assert "fault" not in status(app)
+        await choose(pilot, app, NAMES[0])
+        assert f"fault: {title} from the next round" in status(app)
+        await pilot.press("p")
+        await pilot.pause(0.1)
+        assert "fault" not in status(app)  # an earlier round was made without it
+        await rounds(pilot, app, 1)
+        await pilot.press("end")
+        await pilot.pause(0.1)
+        assert f"fault: {title} " in status(app)
+        assert "next round" not in status(app)
+        await choose(pilot, app, NAMES[0])
+        assert title not in status(app)
+        assert "fault: off from the next round" in status(app)
+        await rounds(pilot, app, 1)
+        assert "fault" not in status(app)
+
+
+def status(app: BatchspecApp) -> str:
+    """The first line of the screen."""
+    return screen_text(app).splitlines()[0]

@@ -12,6 +12,7 @@ from textual.containers import Horizontal, Vertical
 
 from engine.worker import State
 from tui.control import Control
+from tui.faultlab import RestartingSource
 from tui.keys import bindings
 from tui.playhead import Playhead
 from tui.screens.actions import RunScreen
@@ -155,7 +156,13 @@ class MainScreen(RunScreen):
             slide=playhead.slide,
             animated=playhead.animating,
             busy=self.control.state in (State.RUNNING, State.LOADING),
+            fault_next=self._fault_next(),
         )
+
+    def _fault_next(self) -> str | None:
+        """What the fault lab has switched on or off, though no round shows it yet."""
+        control = self.control
+        return control.settings.fault if isinstance(control.source, RestartingSource) else None
 
     def show_frame(self) -> None:
         """Give the frame to every pane, unless nothing changed."""
@@ -164,7 +171,8 @@ class MainScreen(RunScreen):
         frame = self.frame_now()
         bar = (state, self.control.speed, playhead.following, self.count, playhead.playing)
         timeline = frame.timeline
-        known = (frame.cursor, frame.selected, frame.mode, frame.slide, timeline, frame.busy)
+        looked = (frame.cursor, frame.selected, frame.mode, frame.slide, timeline, frame.busy)
+        known = (*looked, frame.fault_next)
         parked = timeline.revision if playhead.following else timeline.last
         seen = (*bar, known, parked, self.pane)
         if seen == self._seen:

@@ -55,6 +55,10 @@ class Frame:
     busy: bool = False
     """Whether the engine is at work on the next round."""
 
+    fault_next: str | None = None
+    """The fault of the lab under which a live run goes on, "" for none; None: the records are
+    all that is known."""
+
     @property
     def record(self) -> RoundRecord | None:
         return self.timeline.round_at(self.cursor.round)
