@@ -9,6 +9,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
+from engine.counted import counted
 from engine.records import Prompt, RowSummary, RunHeader, Summary
 from tui.showable import showable
 
@@ -48,7 +49,8 @@ def _heading(prompt: Prompt, row: RowSummary) -> Text:
     heading = Text(f"{row.index}", style="bold")
     if prompt.category:
         heading.append(f"  {showable(prompt.category)}", style="cyan")
-    said = f"  {len(row.output_ids)} tokens in {row.rounds} rounds, end: {row.finish_reason}"
+    said = f"  {counted(len(row.output_ids), 'token')} in {counted(row.rounds, 'round')}"
+    said += f", end: {row.finish_reason}"
     if row.drafted:
         said += f", {row.accepted} of {row.drafted} proposals accepted"
     heading.append(said, style="not bold")
@@ -80,7 +82,8 @@ def _costs(header: RunHeader, summary: Summary) -> Table:
         "realigned": f"{totals.realign_share:.2%} of the time, {_bytes(totals.realign_bytes)}",
     }
     if totals.grouped_rounds or totals.fallback_rounds:
-        lines["groups"] = f"{totals.grouped_rounds} rounds, {totals.fallback_rounds} fallbacks"
+        lines["groups"] = f"{counted(totals.grouped_rounds, 'round')}, "
+        lines["groups"] += counted(totals.fallback_rounds, "fallback")
     for name, text in lines.items():
         table.add_row(name, Text(text))
     if summary.interrupted:

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from engine.counted import counted
 from engine.errors import UserError
 
 ENDING = ".phrases.safetensors"
@@ -38,5 +39,5 @@ def phrases(files: tuple[Path, ...], out: Path) -> int:
         raise UserError("no phrase was written twice: give more of what the target wrote")
     tokens = sum(len(row) for row in sequences)
     table.save(out, {"tokens": str(tokens)})
-    click.echo(f"{len(table)} phrases from {tokens} tokens in {out}")
+    click.echo(f"{counted(len(table), 'phrase')} from {counted(tokens, 'token')} in {out}")
     return 0

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine.counted import counted
 from engine.errors import UserError
 from tui.loading import load, method_list, no_trace
 from tui.options import chosen, shared_options
@@ -77,7 +78,7 @@ def print_verification(result: Verification, tokenizer: Tokenizer, console: Cons
     heading = (
         f"B={settings.get('batch_size')} K={settings.get('draft_tokens')}, "
         f"{settings.get('device')} {settings.get('dtype')}"
-        f"{', strict' if settings.get('strict') else ''}, {len(result.answers)} rows, "
+        f"{', strict' if settings.get('strict') else ''}, {counted(len(result.answers), 'row')}, "
         f"tolerance {result.tolerance:.3g}"
     )
     console.print(Text(heading, style="dim"))

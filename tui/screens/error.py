@@ -9,6 +9,7 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from engine.counted import counted
 from engine.records import Failure
 from tui.showable import showable
 from tui.view.frame import Frame
@@ -60,7 +61,8 @@ class ErrorScreen(ModalScreen[str]):
         if rounds:
             kept = (
                 f"The run broke in round {max(failure.round, rounds) + 1}. "
-                f"What was generated is kept: {rounds} rounds, {tokens} tokens."
+                f"What was generated is kept: {counted(rounds, 'round')}, "
+                f"{counted(tokens, 'token')}."
             )
         elif failure.round:
             kept = f"The run broke in round {failure.round}."

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from engine.counted import counted
 from engine.records import Violation
 from tui.showable import fit, showable
 from tui.view.frame import Frame
@@ -72,7 +73,7 @@ def _others(breaks: list[tuple[int, Violation]], width: int) -> list[Line]:
             lines.append([(fit(words, width).rstrip(), "rejected")])
     rest = len(breaks) - len(seen)
     if rest > 0:
-        lines.append([(f"and the same in {rest} more rows", "dim")])
+        lines.append([(f"and the same in {counted(rest, 'more row')}", "dim")])
     return lines
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 
+from engine.counted import counted
 from tui.view.cost import EIGHTHS
 from tui.view.frame import Frame
 from tui.view.lines import Line, crop, spread
@@ -147,7 +148,7 @@ def _pool(frame: Frame, width: int, height: int) -> list[Line]:
             line.append(("◂", "accepted"))
         lines.append(crop(line, width))
     if len(order) > len(shown):
-        lines.append([(f"     and {len(order) - len(shown)} lengths more", "dim")])
+        lines.append([(f"     and {counted(len(order) - len(shown), 'more length')}", "dim")])
     word = "group of one length" if record.kind == "grouped" else "fallback: padded"
     style = "good" if record.kind == "grouped" else "realign"
     lines.append(

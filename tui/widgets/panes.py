@@ -5,6 +5,7 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
+from engine.counted import counted
 from tui.view.cost import cost_lines
 from tui.view.frame import Frame
 from tui.view.invariants import invariants_lines, rows_note
@@ -93,7 +94,7 @@ class TextsSection(Section):
         tokens = frame.timeline.tokens_at(frame.committed_round)
         record = frame.record
         queued = f"· {record.queued} queued " if record is not None and record.queued else ""
-        self.heading.set(note=[(f" {tokens} tokens {queued}", "dim")])
+        self.heading.set(note=[(f" {counted(tokens, 'token')} {queued}", "dim")])
         super().show(frame)
 
 

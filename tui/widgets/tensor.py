@@ -6,6 +6,7 @@ from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
+from engine.counted import counted
 from tui.view.frame import Frame
 from tui.view.lines import Line
 from tui.view.paint_tensor import (
@@ -165,5 +166,5 @@ class TensorSection(Section):
         if self.size.width >= 110:
             title += paint_legend(frame)
         if self.tensor.hidden:
-            title.append((f"  ‹ {self.tensor.hidden} columns", "parked"))
+            title.append((f"  ‹ {counted(self.tensor.hidden, 'column')}", "parked"))
         self.heading.set(title=title, note=paint_phases(frame, self.size.width))
