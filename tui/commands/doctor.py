@@ -10,6 +10,7 @@ from typing import Any
 
 import click
 
+from engine.counted import counted
 from tui.results import STDOUT, check_writable, write_json
 
 SCHEMA = "batchspec/doctor/1"
@@ -79,7 +80,7 @@ def _print(facts: dict[str, Any]) -> None:
 def _device(device: dict[str, Any]) -> str:
     words = [device["model"]]
     if "threads" in device:
-        words.append(f"{device['threads']} thread{'s' if device['threads'] != 1 else ''}")
+        words.append(_threads(device["threads"]))
     if "memory_bytes" in device:
         free, total = device["free_bytes"] / 1e9, device["memory_bytes"] / 1e9
         words.append(f"{free:.1f} GB free of {total:.1f}")
@@ -89,6 +90,13 @@ def _device(device: dict[str, Any]) -> str:
         words.append(found)
     words.append(f"auto takes {device['auto_dtype']}")
     return ", ".join(words)
+
+
+def _threads(count: int) -> str:
+    """How many torch takes, and why, where that is not its own choice."""
+    words = counted(count, "thread")
+    told = os.environ.get("OMP_NUM_THREADS", "")
+    return f"{words} (OMP_NUM_THREADS is {told})" if told else words
 
 
 def _graphs(cuda: dict[str, Any]) -> str:
