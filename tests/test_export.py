@@ -129,7 +129,9 @@ def test_both_are_written_without_torch_and_a_cut_trace_as_far_as_it_goes(
     done = command(str(trace), "--chrome", str(tmp_path / "c.json"), "--csv", "-")
     assert done.returncode == 0, done.stderr
     assert done.stdout.startswith("lane,method,round,")
-    assert done.stderr.count("\n") == 1
+    assert done.stderr.count("\n") == 2
+    assert f"written: {tmp_path / 'c.json'}\n" in done.stderr
+    assert "written: -" not in done.stderr
     assert "ends in the middle of line" in done.stderr
     written = json.loads((tmp_path / "c.json").read_text(encoding="utf-8"))
     assert len(slices(written["traceEvents"])) > 10

@@ -81,6 +81,9 @@ def export(
             file.write(image)
     for notice in notices:
         click.echo(f"batchspec-tui: {notice}; what is there is exported", err=True)
+    for path in files:
+        if path != STDOUT:
+            click.echo(f"batchspec-tui: written: {path}", err=True)
     return 0
 
 
