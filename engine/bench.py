@@ -96,6 +96,11 @@ class _Case(msgspec.Struct, frozen=True, kw_only=True):
     def continuous(self) -> bool:
         return self.settings.method == CONTINUOUS
 
+    @property
+    def words(self) -> str:
+        slots = " in slots" if self.method == BASELINE and self.continuous else ""
+        return f"{self.method}{slots}, B={self.settings.batch_size}"
+
 
 def bench(
     pair: Pair,
@@ -118,7 +123,7 @@ def bench(
     for repeat in range(repeats + 1):
         for case in cases:
             stage = "warming up" if repeat == 0 else f"repeat {repeat} of {repeats}"
-            progress(stage, step / steps)
+            progress(f"{stage}: {case.words}", step / steps)
             sample = measure(pair, case.settings, prompts)
             if repeat > 0:
                 samples[case].append(sample)

@@ -145,7 +145,18 @@ def test_the_table(call: Call) -> None:
     assert "eqspec" in out
     assert "slotspec" not in out
     assert "torch" in out
-    assert "warming up" in err
+    for stage in ("warming up", "repeat 1 of 1"):
+        for method in ("autoregressive", "eqspec"):
+            assert f"{stage}: {method}, B=2\n" in err
+    assert "only" not in err
+
+
+def test_a_batch_larger_than_the_prompts_is_told(call: Call) -> None:
+    sizes = ("--limit", "1", "--batch-sizes", "1,2,4", "--max-new-tokens", "2")
+    status, out, err = call("--method", "eqspec", *sizes, "--repeats", "1")
+    assert status == 0
+    assert "only 1 prompt: B=2, 4 is measured with 1 row\n" in err
+    assert "1 prompt, 2 new tokens" in out
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
+from engine.counted import counted
 from engine.errors import UserError
 from engine.settings import LIMITS
 from tui.loading import load, method_list, no_trace
@@ -61,6 +62,12 @@ def bench(
     with ProgressLine(quiet=options.quiet) as line:
         largest = msgspec.structs.replace(options.settings, batch_size=max(batch_sizes))
         pair, prompts = load(options, line, [largest])
+        small = [str(size) for size in batch_sizes if size > len(prompts)]
+        if small:
+            line.say(
+                f"only {counted(len(prompts), 'prompt')}: B={', '.join(small)} "
+                f"is measured with {counted(len(prompts), 'row')}"
+            )
         from engine.bench import bench as time_methods
         from engine.verify import runnable_methods
 
@@ -106,7 +113,8 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
     versions = machine["versions"]
     console.print(
         Text(
-            f"{device['model']}, {machine['cores']} cores, {machine['threads']} threads, "
+            f"{device['model']}, {counted(machine['cores'], 'core')}, "
+            f"{counted(machine['threads'], 'thread')}, "
             f"{settings['device']} {settings['dtype']}, torch {versions['torch']}, "
             f"transformers {versions['transformers']}",
             style="dim",
@@ -114,7 +122,7 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
     )
     console.print(
         Text(
-            f"{result.prompts} prompts, {settings['max_new_tokens']} new tokens, "
+            f"{counted(result.prompts, 'prompt')}, {settings['max_new_tokens']} new tokens, "
             f"K={settings['draft_tokens']}, median of {result.repeats}; speedup against the padded "
             "autoregressive batch; ms: engine time outside the models, a round",
             style="dim",
