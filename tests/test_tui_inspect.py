@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from typing import Any
 
@@ -219,3 +220,36 @@ def test_a_method_without_a_cache_has_none_in_any_phase(method: str) -> None:
             if method == "dsd":
                 assert not any(segment.cached for segment in shown.segments)
                 assert "valid" not in page(timeline, number, row, phase)
+
+
+@pytest.mark.parametrize("method", ["eqspec", "rollback", "slotspec", "dsd"])
+@pytest.mark.parametrize("temperature", [0.0, 0.9])
+@pytest.mark.parametrize("width", [75, 118])  # 75: what a screen of 80 columns leaves
+def test_no_word_is_cut_off(method: str, temperature: float, width: int) -> None:
+    if temperature and method == "dsd":
+        pytest.skip("greedy only")
+    timeline = timeline_of(method, sampling=Sampling(temperature=temperature, seed=1))
+    for number, row, _ in every_row(timeline):
+        for phase in Phase:
+            shown = page(timeline, number, row, phase, width)
+            assert "…" not in re.sub(r"\d…\d", "", shown), shown
+
+
+@pytest.mark.parametrize("key", ["none", "n"])
+async def test_a_row_that_waits_for_its_turn_has_a_name(key: str) -> None:
+    app = make_app(MadeUp(max_new_tokens=40), batch_size=2, paused=True)
+    async with app.run_test(size=(80, 24)) as pilot:
+        await ready(pilot)
+        if key == "n":
+            await pilot.press("n")
+            await until(pilot, lambda: app.playhead.cursor == Cursor(1))
+        waiting = max(app.control.timeline.tracks)
+        screen = app.screen
+        assert isinstance(screen, MainScreen)
+        screen.selected = waiting
+        await pilot.press("enter")
+        screen_now = await inspector(pilot)
+        await until(pilot, lambda: f"row {waiting}  round {int(key == 'n')}" in screen_text(app))
+        assert screen_now.pane.look is None
+        words = "not begun by round 1" if key == "n" else "no round has been made yet"
+        assert words in screen_text(app)

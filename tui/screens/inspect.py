@@ -9,10 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from tui.view.closeup import CloseUp, close_up, title
+from tui.showable import showable
+from tui.view.closeup import CloseUp, close_up, title, waiting_title, waiting_words
 from tui.view.frame import Frame
 from tui.view.inspect import inspect_lines
-from tui.view.lines import Line
+from tui.view.lines import Line, wrap
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 
@@ -33,7 +34,7 @@ class InspectPane(Pane):
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
         if self.look is None:
-            return [[("the row has not begun yet", "dim")]]
+            return wrap([(showable(waiting_words(frame)), "dim")], width)
         return inspect_lines(self.look, width)
 
 
@@ -85,13 +86,13 @@ class InspectScreen(ModalScreen[None]):
         """Show the row at the cursor of the screen below."""
         frame = self._below.frame_now()
         look = close_up(frame, self._place)
-        if look == self.pane.look and frame.timeline.last:
+        if look is not None and look == self.pane.look and frame.timeline.last:
             return
         self.pane.look = look
         self.pane.show(frame)
-        if look is not None:
-            narrow = self.size.width < 100
-            self.heading.set(title(look), [(" esc closes " if narrow else HINT, "dim")])
+        told = waiting_title(frame) if look is None else title(look)
+        narrow = self.size.width < 100
+        self.heading.set(told, [(" esc closes " if narrow else HINT, "dim")])
 
     def action_token(self, step: int) -> None:
         """Look at another token of the row."""

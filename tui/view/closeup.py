@@ -62,6 +62,29 @@ def title(look: CloseUp) -> Line:
     return line
 
 
+def waiting_title(frame: Frame) -> Line:
+    """Of a row that has taken part in no round yet."""
+    if frame.selected is None:
+        return [("no row", "strong")]
+    return [
+        (f"row {frame.selected}", "strong"),
+        (f"  round {frame.cursor.round}", "text"),
+        ("  " + frame.method.upper(), "method"),
+    ]
+
+
+def waiting_words(frame: Frame) -> str:
+    """Why there is nothing to see of such a row."""
+    track = None if frame.selected is None else frame.timeline.tracks.get(frame.selected)
+    if track is None:
+        return "there is no row to look at"
+    if track.error:
+        return f"the row cannot run: {track.error}"
+    if not frame.cursor.round:
+        return "no round has been made yet"
+    return f"the row has not begun by round {frame.cursor.round}: it waits for its turn"
+
+
 def prob_words(value: float) -> str:
     """A probability in five signs."""
     return f"{value:.3f}" if value >= 0.0005 or value == 0.0 else "<.001"

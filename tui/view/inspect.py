@@ -139,7 +139,7 @@ def _head(look: CloseUp, width: int) -> Line:
 
 
 def _test_width(width: int) -> int:
-    return 32 if width >= 100 else 26 if width >= 70 else max(10, width - 34)
+    return 32 if width >= 100 else 28 if width >= 80 else max(10, width - 33)
 
 
 def _proposal(look: CloseUp, at: int, token: int, test: AcceptTest | None, width: int) -> Line:
@@ -153,7 +153,7 @@ def _proposal(look: CloseUp, at: int, token: int, test: AcceptTest | None, width
         sign, style = "✗", "rejected"
         words = "rejected" if at == row.accepted else "not reached"
     if judged and test is not None and at <= row.accepted:
-        words = _test_words(look, at, test)
+        words = _test_words(look, at, test, width)
     q = "" if test is None else prob_words(test.draft_prob)
     p = "" if test is None or not judged else prob_words(test.target_prob)
     forced = "!" if at < row.forced else " "
@@ -168,7 +168,7 @@ def _proposal(look: CloseUp, at: int, token: int, test: AcceptTest | None, width
     return _with_top(look, line, top, token, width)
 
 
-def _test_words(look: CloseUp, at: int, test: AcceptTest) -> str:
+def _test_words(look: CloseUp, at: int, test: AcceptTest, width: int) -> str:
     row = look.row
     if test.draw is not None:
         sign = "<" if test.accepted else "≥"
@@ -177,7 +177,7 @@ def _test_words(look: CloseUp, at: int, test: AcceptTest) -> str:
     else:
         words = "the target's best: accepted" if test.accepted else "not its best: rejected"
     if test.accepted and at >= row.accepted:
-        words = "accepted, cut to the shortest row"
+        words = "accepted, cut to shortest row" if width >= 100 else "accepted, then cut"
     return words
 
 

@@ -25,6 +25,14 @@ NAMES = {
 }
 
 
+SHORT = {
+    "ghost: not the row's own": "ghost: not its own",
+    "none yet: fed next round": "none yet",
+    "written in this round": "written this round",
+}
+"""What is said of the K/V, where there is less room."""
+
+
 def memory_lines(look: CloseUp, width: int) -> list[Line]:
     """What lay in which column: when the target read it, and after the round."""
     row, phase = look.row, look.frame.cursor.phase
@@ -46,8 +54,8 @@ def memory_lines(look: CloseUp, width: int) -> list[Line]:
 
 def _columns_head(width: int) -> Line:
     size = _size(width)
-    words = fit("  columns", size + 2) + fit("tokens", size) + fit("", 11) + fit("positions", size)
-    return [(words + fit("mask", 12) + "K/V", "dim")]
+    words = fit("  columns", size + 2) + fit("tokens", size) + fit("", 10) + fit("positions", size)
+    return [(words + fit("mask", 11) + "K/V", "dim")]
 
 
 def _size(width: int) -> int:
@@ -74,12 +82,14 @@ def _segment(segment: Segment, width: int, *, cache: bool) -> Line:
         held = "written in this round"
     else:
         held = "valid"
+    if width < 100:
+        held = SHORT.get(held, held)
     return [
         ("  " + fit(_range(segment.start, segment.length), size), "text"),
         (fit(tokens, size), "text"),
-        (fit(NAMES.get(segment.kind, ""), 11), segment.kind.value),
+        (fit(NAMES.get(segment.kind, ""), 10), segment.kind.value),
         (fit(position, size), "text"),
-        (fit(mask, 12), "text" if segment.attended else "dim"),
+        (fit(mask, 11), "text" if segment.attended else "dim"),
         (held, "dim" if held == "valid" else "text"),
     ]
 
