@@ -21,7 +21,9 @@ from tui.live import LiveSource
 from tui.request import AppRequest
 from tui.screens.faults import FaultScreen, fault_lines
 from tui.screens.main import MainScreen
+from tui.view.frame import Frame
 from tui.view.lines import plain, width_of
+from tui.view.status import alarm_pieces
 from tui.view.track import RowTrack
 
 NAMES = list(FAULTS)
@@ -226,3 +228,10 @@ async def test_a_paused_screen_says_what_was_switched() -> None:
 def status(app: BatchspecApp) -> str:
     """The first line of the screen."""
     return screen_text(app).splitlines()[0]
+
+
+def test_a_fault_that_is_on_before_round_1_is_told() -> None:
+    title = FAULTS[NAMES[0]].title
+    assert f" fault: {title} " in plain(alarm_pieces(Frame(fault_next=NAMES[0])))
+    assert plain(alarm_pieces(Frame(fault_next=""))) == ""
+    assert plain(alarm_pieces(Frame())) == ""

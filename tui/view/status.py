@@ -47,8 +47,10 @@ def alarm_pieces(frame: Frame) -> Line:
         return [("  ", "text"), (f" forced: {rate:.0%} accepted ", "alarm")]
     record = frame.record
     name = record.fault if record is not None else frame.timeline.setting("fault")
-    then = name if frame.cursor.round < frame.timeline.last else frame.fault_next
-    if record is not None and then is not None and then != name:
+    then = frame.fault_next if frame.cursor.round == frame.timeline.last else None
+    if record is None and then is not None:
+        name = then
+    elif then is not None and then != name:
         words = f"{FAULTS[then].title} from the next round" if then else "off from the next round"
         return [("  ", "text"), (f" fault: {words} ", "alarm" if then else "paused")]
     if not isinstance(name, str) or name not in FAULTS:
