@@ -13,10 +13,12 @@ from engine.trace import read_trace
 from tests.test_replay import app_of, opened, pictures, said
 from tests.tui_app import make_app, ready, screen_text, until
 from tui.app import BatchspecApp
+from tui.comparison import CompareControl
 from tui.control import Control
 from tui.forking import ForkControl, settings_at
 from tui.live import LiveSource
 from tui.request import AppRequest
+from tui.screens.compare import CompareScreen
 from tui.screens.fork import STAYS, ForkScreen
 from tui.screens.main import MainScreen
 from tui.view.cursor import Cursor
@@ -88,6 +90,46 @@ async def test_both_lanes_go_on_from_one_past_and_the_first_difference_is_marked
         await pilot.press("down", "enter")
         await until(pilot, lambda: isinstance(app.screen, ForkScreen))
         assert app.control.beside is fork, "the fork is there as it was left"
+
+
+async def test_a_fork_and_a_comparison_are_kept_beside_each_other() -> None:
+    app = toy_app()
+    async with app.run_test(size=(140, 35)) as pilot:
+        fork = await forked(app, pilot, *FAULT)
+        await pilot.press("n")
+        await until(pilot, lambda: fork.comparison.last == 5)
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, MainScreen))
+        await pilot.press("b")
+        await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+        compared = app.control.beside
+        assert isinstance(compared, CompareControl)
+        assert compared is not fork
+        await until(pilot, lambda: compared.comparison.complete, 30)
+        await pilot.press("n")
+        await until(pilot, lambda: compared.comparison.last == 1, 30)
+        for _ in range(2):
+            await pilot.press("b")
+            await until(pilot, lambda: isinstance(app.screen, MainScreen))
+            await pilot.press("F")
+            await pilot.pause(0.1)
+            assert "the fork there is" in screen_text(app)
+            await pilot.press("down", "enter")
+            await until(pilot, lambda: isinstance(app.screen, ForkScreen))
+            assert app.control.beside is fork, "it is as it was left"
+            assert fork.comparison.last == 5
+            await pilot.press("F")
+            await until(pilot, lambda: isinstance(app.screen, MainScreen))
+            await pilot.press("b")
+            await until(pilot, lambda: isinstance(app.screen, CompareScreen))
+            assert app.control.beside is compared, "it is as it was left"
+            assert compared.comparison.last == 1
+        await pilot.press("n")
+        await until(pilot, lambda: compared.comparison.last == 2, 30)
+        assert app.control.besides == [fork, compared]
+    assert app.control.stop(5.0)
+    assert fork.worker.state.ended, "both end with the run"
+    assert compared.worker.state.ended
 
 
 async def test_a_recorded_fork_looks_as_it_did_live(tmp_path: Path, home: Path) -> None:

@@ -131,9 +131,8 @@ def load() -> list[Entry]:
 
 
 def watches(control: Control) -> list[Watch]:
-    """Of the run, and of the comparison beside it."""
-    beside = control.beside
-    return [control.watch] if beside is None else [control.watch, beside.watch]
+    """Of the run, and of the comparison and the fork beside it."""
+    return [control.watch, *(beside.watch for beside in control.besides)]
 
 
 def held_words(hit: Hit) -> str:

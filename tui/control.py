@@ -37,8 +37,9 @@ class Control:
         self.failed = False
         self.watch = Watch()
         """The breakpoints, and where they applied."""
-        self.beside: Control | None = None
-        """Another one of the same source, that is stopped together with this one."""
+        self.besides: list[Control] = []
+        """Others of the same source, that are stopped together with this one; last the one
+        that was looked at last."""
         self._taken = 0
         self._paused = paused
         self._speed = speed
@@ -55,6 +56,15 @@ class Control:
             after=after,
             watch=self.watch,
         )
+
+    @property
+    def beside(self) -> Control | None:
+        """The one that was looked at last."""
+        return self.besides[-1] if self.besides else None
+
+    def look_at(self, other: Control, instead: Control | None = None) -> None:
+        """Put another one beside this; `instead`: the one whose place it takes."""
+        self.besides = [one for one in self.besides if one not in (other, instead)] + [other]
 
     def start(self) -> None:
         self.worker.start()
@@ -135,5 +145,5 @@ class Control:
 
     def stop(self, timeout: float = 0.0) -> bool:
         """Ask the engine to end. Returns whether it has."""
-        others = self.beside is None or self.beside.stop(timeout)
-        return self.worker.stop(timeout) and others
+        others = [one.stop(timeout) for one in self.besides]
+        return self.worker.stop(timeout) and all(others)

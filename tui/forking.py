@@ -15,7 +15,7 @@ from engine.history import History
 from engine.records import ChangeRecord, Failure, LaneRecord, Record, RoundRecord, Summary
 from engine.settings import Settings
 from engine.watch import Watch
-from engine.worker import EngineWorker, Progress
+from engine.worker import EngineWorker, Progress, State
 from tui.change import replaced
 from tui.comparison import CompareControl, LaneSource
 from tui.control import Control
@@ -106,7 +106,6 @@ class Original:
 
     def more(self, wait: Callable[[], None]) -> Iterator[LaneRecord]:
         """What came since, then a round whenever one is asked for; `wait` is called meanwhile."""
-        asked = False
         while True:
             try:
                 record, held = self._new.get(timeout=0.02)
@@ -114,12 +113,10 @@ class Original:
                 if self._worker.state.ended and self._new.empty():
                     return
                 wait()
-                if not asked and not self._worker.running:
-                    self._worker.step(1)
-                    asked = True
+                if self._worker.state is State.PAUSED and self._new.empty():
+                    self._worker.step(1)  # again, where something else has paused it since
                 continue
             if isinstance(record, RoundRecord):
-                asked = False
                 if record.round <= self.last:
                     continue  # it came while the past was noted down
                 if held:
@@ -165,7 +162,9 @@ class ForkSource(LaneSource):
         def wait() -> None:
             progress("the run goes on", None)
 
-        self._main.worker.rest(wait)
+        for control in (self._main, *self._main.besides):
+            if getattr(control, "lanes", None) is not self:
+                control.worker.rest(wait)
         past: Iterable[LaneRecord] = self._original.past()
         more = self._original.more(wait)
         branch = Branch(header, past, more, self.number, *self.lanes)
@@ -197,16 +196,23 @@ class ForkControl(CompareControl):
     Args:
         number: the round after which the second lane leaves the run.
         now: its settings.
+        after: the worker of the fork whose place this one takes, which is to end first.
     """
 
     def __init__(
-        self, main: Control, source: ForkingSource, number: int, was: Settings, now: Settings
+        self,
+        main: Control,
+        source: ForkingSource,
+        number: int,
+        was: Settings,
+        now: Settings,
+        after: EngineWorker | None = None,
     ) -> None:
         self.main = main
         self.number = number
         self.base = main.worker
         """The worker of the run that is forked: another one means another run."""
-        self._after = main.beside.worker if main.beside is not None else None
+        self._after = after
         original = Original(main, self._hold)
         self.lanes: ForkSource = ForkSource(source, main, original, number, was, now)
         self.comparison = Comparison()

@@ -30,17 +30,24 @@ def open_comparison(screen: RunScreen) -> None:
     running = main.worker.running
     held = main.state is State.PAUSED
     main.worker.pause()
-    beside = main.beside
-    if type(beside) is not CompareControl or _shared(beside) != _shared(main):
-        if beside is not None:
-            beside.stop()
+    beside = there = _comparison(main)
+    if beside is None or _shared(beside) != _shared(main):
+        if there is not None:
+            there.stop()
         lanes = lane_settings(main.settings)
-        beside = main.beside = CompareControl(main, source, lanes, paused=held)
+        beside = CompareControl(main, source, lanes, paused=held)
         beside.playhead = Playhead(speed=main.speed, animate=screen.playhead.animate)
         beside.start()
     elif running:
         beside.worker.run()
+    main.look_at(beside, instead=there)
     screen.app.push_screen(CompareScreen(beside, beside.playhead, running))
+
+
+def _comparison(main: Control) -> CompareControl | None:
+    """The one there is; a fork is kept apart."""
+    found = (one for one in main.besides if type(one) is CompareControl)
+    return next(found, None)
 
 
 def _shared(control: Control) -> Settings:

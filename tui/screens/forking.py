@@ -19,6 +19,7 @@ from tui.screens.intervening import SETTINGS, Setting, typed
 from tui.screens.methods import MethodScreen
 
 if TYPE_CHECKING:
+    from tui.control import Control
     from tui.screens.actions import RunScreen
 
 NO_FAULT = "none"
@@ -56,9 +57,9 @@ class Asking:
         """The list, again after each setting."""
         now = self.now
         choices = [Choice("go", "fork", self._words())]
-        beside = self.screen.control.beside
-        if isinstance(beside, ForkControl) and beside.base is self.screen.control.worker:
-            choices.append(Choice("back", "the fork there is", f"from round {beside.number} on"))
+        there = _fork(self.screen.control)
+        if there is not None and there.base is self.screen.control.worker:
+            choices.append(Choice("back", "the fork there is", f"from round {there.number} on"))
         choices.append(Choice("method", "method", _change(self.was.method, now.method)))
         fault = now.fault or NO_FAULT
         choices.append(Choice("fault", "fault", _change(self.was.fault or NO_FAULT, fault)))
@@ -125,18 +126,32 @@ class Asking:
 
     def _begin(self) -> None:
         control, playhead = self.screen.control, self.screen.playhead
-        if control.beside is not None:
-            control.beside.stop()
-        fork = ForkControl(control, self.source, self.number, self.was, self.now)
+        there = _fork(control)
+        if there is not None:
+            there.stop()
+        fork = ForkControl(
+            control,
+            self.source,
+            self.number,
+            self.was,
+            self.now,
+            None if there is None else there.worker,
+        )
         fork.playhead = Playhead(speed=control.speed, animate=playhead.animate)
-        control.beside = fork
+        control.look_at(fork, instead=there)
         fork.start()
         self._show()
 
     def _show(self) -> None:
-        fork = self.screen.control.beside
-        assert isinstance(fork, ForkControl)
+        fork = _fork(self.screen.control)
+        assert fork is not None, "it has been begun"
+        self.screen.control.look_at(fork)
         self.screen.app.push_screen(ForkScreen(fork, fork.playhead, self.running))
+
+
+def _fork(control: Control) -> ForkControl | None:
+    """The one there is; a comparison is kept apart."""
+    return next((one for one in control.besides if isinstance(one, ForkControl)), None)
 
 
 def value_of(settings: Settings, setting: Setting) -> object:
