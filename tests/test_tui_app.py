@@ -364,3 +364,12 @@ async def test_a_small_screen_shows_that_an_invariant_is_broken(
                 continue
             assert re.search("[✗!] I", "".join(lines[:2]))
             assert re.search("[✗!] invariants", tabs)
+
+
+async def test_ctrl_c_tells_the_key_that_quits() -> None:
+    app = make_app(paused=True)
+    async with app.run_test(size=(100, 30), notifications=True) as pilot:
+        await ready(pilot)
+        await pilot.press("ctrl+c")
+        await until(pilot, lambda: "Press q." in screen_text(app))
+        assert "ctrl+q" not in screen_text(app)

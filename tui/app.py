@@ -168,6 +168,10 @@ class BatchspecApp(App[int]):
         if not isinstance(self.screen, BreakpointsScreen):
             self.push_screen(BreakpointsScreen(self.breaking))
 
+    def action_help_quit(self) -> None:
+        """ctrl+c copies what is selected; who wants to leave with it is told how."""
+        self.notify("Press q.", title="Do you want to quit?", timeout=4, markup=False)
+
     async def action_quit(self) -> None:
         """Leave at once; the engine's thread is not waited for here."""
         self.control.stop()
