@@ -55,26 +55,38 @@ def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
         who = "" if violation.row is None else f"row {violation.row}, "
         words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
         lines += wrap([(words, "broken")], width)[: max(1, height - 2)]
-        lines += _others(breaks, width)
-    elif checked:
+        return lines + _others(breaks, width)  # the pane scrolls: each row is named
+    if checked:
         lines.append([(f"held in all {number} rounds" if number > 1 else "held", "dim")])
     return lines[:height]
 
 
 def _others(breaks: list[tuple[int, Violation]], width: int) -> list[Line]:
-    """A line for each other invariant that broke, where it first did."""
+    """A line for each other invariant that broke, where it first did; then the other rows."""
     seen = {breaks[0][1].invariant}
     lines: list[Line] = []
+    more: list[tuple[int, Violation]] = []
     for at, violation in breaks[1:]:
-        if violation.invariant not in seen:
+        if violation.invariant in seen:
+            more.append((at, violation))
+        else:
             seen.add(violation.invariant)
             who = "" if violation.row is None else f"row {violation.row}, "
             words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
             lines.append([(fit(words, width).rstrip(), "rejected")])
-    rest = len(breaks) - len(seen)
-    if rest > 0:
-        lines.append([(f"and the same in {counted(rest, 'more row')}", "dim")])
+    if more:
+        words = f"and the same in {counted(len(more), 'more row')}: {_rows(more)}"
+        lines += wrap([(words, "dim")], width)
     return lines
+
+
+def _rows(breaks: list[tuple[int, Violation]]) -> str:
+    """Which rows broke which invariant, and in which round: `I3 row 2 r4, row 5 r6`."""
+    by_name: dict[str, list[str]] = {}
+    for at, violation in breaks:
+        who = "the batch" if violation.row is None else f"row {violation.row}"
+        by_name.setdefault(violation.invariant, []).append(f"{who} r{at}")
+    return "; ".join(f"{name} {', '.join(rows)}" for name, rows in by_name.items())
 
 
 def broken_pieces(frame: Frame) -> Line:
