@@ -29,6 +29,7 @@ from tui.live import LiveSource
 from tui.replay import RecordedSource, ReplayApp, recorded_control
 from tui.request import AppRequest
 from tui.screens.compare import CompareScreen
+from tui.screens.faults import FaultScreen
 from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.view.cursor import Cursor
@@ -82,8 +83,30 @@ async def test_a_moment_looks_as_it_did_live(tmp_path: Path) -> None:
             await pilot.press("1", "2", "g")
             await pilot.pause(0.1)
             lines = screen_text(app).splitlines()
-            shown.append(lines[1:])  # the status line tells the speed
+            shown.append(lines[1:-1])  # the status line tells the speed, the foot other keys
     assert shown[0] == shown[1]
+
+
+async def test_the_foot_of_a_replay_has_no_key_that_would_change_the_run(tmp_path: Path) -> None:
+    record(tmp_path / "t.jsonl")
+    app = app_of(tmp_path / "t.jsonl")
+    async with app.run_test(size=(160, 35)) as pilot:
+        await opened(app, pilot)
+        foot = screen_text(app).splitlines()[-1]
+        for label in ("run", "next", "inspect", "broken", "search", "quit"):
+            assert label in foot
+        for label in ("compare", "faults", "method", "change", "fork", "restart", " K "):
+            assert label not in foot
+        await pilot.press("m")
+        await until(pilot, lambda: "stays with its method" in said(app))
+        assert isinstance(app.screen, MainScreen)
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, FaultScreen))
+        assert "Met by others" in screen_text(app)
+        assert "switches it" not in screen_text(app)
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, MainScreen))
+        assert "cannot be given a fault" in said(app)
 
 
 async def test_a_recorded_run_cannot_be_started_again(tmp_path: Path) -> None:

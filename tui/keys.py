@@ -171,6 +171,12 @@ MAIN = (
 )  # fmt: skip
 """The keys at the foot of the main screen."""
 
+REPLAY = (
+    "toggle_run", "next_round", "previous_round", "inspect", "cell_mode", "next_break(1)", "search",
+    "next_phase", "slower", "faster", "copy", "next_theme", "help", "quit",
+)  # fmt: skip
+"""The keys at the foot of a recorded run: none that would change it."""
+
 COMPARE = (
     "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "choose_method", "next_pace",
     "compare", "next_parting(1)", "cell_mode", "next_phase", "slower", "faster", "restart",
@@ -193,8 +199,8 @@ LABELS = {
 def footer(where: str) -> list[Key]:
     """The keys at the foot of a screen, in order; the first ones stay where it is narrow."""
     by_action = {key.action: key for key in KEYS}
-    if where == "main":
-        return [by_action[action] for action in MAIN]
+    if where in ("main", "replay"):
+        return [by_action[action] for action in (MAIN if where == "main" else REPLAY)]
     fork = where == "fork"
     labels = LABELS | ({"fork": "back"} if fork else {})
     keys = [by_action[action] for action in (FORK if fork else COMPARE)]

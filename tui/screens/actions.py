@@ -254,6 +254,10 @@ class RunScreen(Screen[None]):
             if method is not None:
                 self.change(method=method)
 
+        if not self.control.source.live:
+            self.take_count()
+            self.notify("A recorded run stays with its method.", timeout=3)
+            return
         settings = self.control.settings
         self.app.push_screen(MethodScreen(settings.method, self.changes.can_change), chosen)
 

@@ -12,12 +12,24 @@ if TYPE_CHECKING:
     from tui.screens.actions import RunScreen
 
 
+def _read_only(screen: RunScreen) -> None:
+    """The known mistakes over a recorded run, to be read; the one that was recorded is marked."""
+    record = screen.frame_now().record
+    current = record.fault if record is not None else ""
+
+    def chosen(name: str | None) -> None:
+        if name is not None:
+            screen.notify("A recorded run cannot be given a fault.", timeout=3)
+
+    screen.app.push_screen(FaultScreen(current, False, read_only=True), chosen)
+
+
 def open_fault_lab(screen: RunScreen) -> None:
     """Show the lab over a screen, and switch what is chosen there."""
     control = screen.control
     source = control.source
     if not isinstance(source, RestartingSource):
-        screen.notify("A recorded run cannot be given a fault.", timeout=3)
+        _read_only(screen)
         return
     if control.settings.strict:
         screen.notify("The fault lab needs a rectangle that moves: run without --strict.")

@@ -30,8 +30,10 @@ BROKEN = {
 WIDE = 100
 
 
-def fault_lines(fault: Fault, on: bool, live: bool, width: int) -> list[Line]:
-    """All that there is to say about one fault."""
+def fault_lines(
+    fault: Fault, on: bool, live: bool, width: int, *, read_only: bool = False
+) -> list[Line]:
+    """All that there is to say about one fault; `read_only`: it cannot be switched here."""
     title = [(fault.title, "strong"), ("  is on" if on else "", "broken")]
     lines = [*wrap(title, width), [], *wrap([(fault.text, "text")], width), []]
     for place, name in enumerate(fault.breaks):
@@ -46,6 +48,8 @@ def fault_lines(fault: Fault, on: bool, live: bool, width: int) -> list[Line]:
             words = wrap([(showable(f"{report.project} {report.number}"), "text"),
                           (f"  {showable(report.what)}", "dim")], width)  # fmt: skip
             lines += words
+    if read_only:
+        return lines
     lines.append([])
     if on:
         told = "off: the run goes back to where it was before"
@@ -60,8 +64,9 @@ def fault_lines(fault: Fault, on: bool, live: bool, width: int) -> list[Line]:
 class FaultPane(Pane):
     """The fault that is looked at."""
 
-    def __init__(self, current: str, live: bool) -> None:
+    def __init__(self, current: str, live: bool, read_only: bool) -> None:
         super().__init__(id="fault")
+        self._read_only = read_only
         self.fault = next(iter(FAULTS.values()))
         self._current = current
         self._live = live
@@ -72,7 +77,8 @@ class FaultPane(Pane):
         self.repaint()
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
-        return fault_lines(self.fault, self.fault.name == self._current, self._live, width)
+        on = self.fault.name == self._current
+        return fault_lines(self.fault, on, self._live, width, read_only=self._read_only)
 
 
 class FaultScreen(ModalScreen[str | None]):
@@ -99,10 +105,11 @@ class FaultScreen(ModalScreen[str | None]):
     """
     BINDINGS: ClassVar[list[BindingType]] = [Binding("escape,f,q", "close", "close")]
 
-    def __init__(self, current: str, live: bool) -> None:
+    def __init__(self, current: str, live: bool, *, read_only: bool = False) -> None:
         super().__init__()
         self._current = current
-        self.pane = FaultPane(current, live)
+        self._read_only = read_only
+        self.pane = FaultPane(current, live, read_only)
 
     def compose(self) -> ComposeResult:
         options = [
@@ -123,9 +130,8 @@ class FaultScreen(ModalScreen[str | None]):
                 yield self.pane
 
     def on_mount(self) -> None:
-        self.query_one(Heading).set(
-            note=[(" enter", "key"), (" on or off", "dim"), ("  esc ", "key"), ("closes ", "dim")]
-        )
+        switch: Line = [] if self._read_only else [(" enter", "key"), (" on or off", "dim")]
+        self.query_one(Heading).set(note=[*switch, ("  esc ", "key"), ("closes ", "dim")])
         choices = self.query_one(OptionList)
         names = list(FAULTS)
         choices.highlighted = names.index(self._current) if self._current in names else 0

@@ -88,7 +88,7 @@ class MainScreen(RunScreen):
             with Vertical(id="side"):
                 yield MethodSection("method", MethodPane(), id="method")
                 yield InvariantsSection("invariants", InvariantsPane(), id="invariants")
-        yield KeyBar()
+        yield KeyBar("main" if self.control.source.live else "replay")
 
     def on_mount(self) -> None:
         self.choose_pane(0)
