@@ -150,6 +150,8 @@ async def test_two_traces_side_by_side_mark_the_first_difference(tmp_path: Path)
         assert "differs from the row of a.jsonl, from round 4 on" in screen_text(app)
         await pilot.press("r")
         await until(pilot, lambda: "stays as it was" in said(app))
+        await pilot.press("f")
+        await until(pilot, lambda: isinstance(app.screen, FaultScreen))
 
 
 @pytest.mark.parametrize("shared", [0, 2])

@@ -12,6 +12,7 @@ from tui.comparison import CompareControl, LaneSource
 from tui.control import Control
 from tui.playhead import Playhead
 from tui.screens.compare import CompareScreen
+from tui.screens.faulting import open_fault_lab
 from tui.source import Source
 from tui.view.compare import Comparison
 
@@ -79,3 +80,8 @@ class RecordedScreen(CompareScreen):
 
     def action_fork(self) -> None:
         self._stays()
+
+    def action_faults(self) -> None:
+        """The known mistakes, to be read."""
+        self.take_count()
+        open_fault_lab(self)
