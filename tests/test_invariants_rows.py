@@ -18,7 +18,7 @@ def test_every_row_that_broke_is_named_at_every_size(width: int, height: int) ->
     timeline = Timeline()
     for row in range(6):
         for name in ("I3", "I4") if row % 2 else ("I3",):
-            broken = Violation(invariant=name, row=row, message="a slot is empty")  # type: ignore[arg-type]
+            broken = Violation(invariant=name, row=row, message="a slot is empty")
             timeline.breaks.append((10 + row, broken))
     frame = Frame(timeline=timeline, cursor=Cursor(14, LAST))
     lines = invariants_lines(frame, width, height)
