@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.costs import Costs
+from engine.costs import Costs, forwards
 from engine.records import RoundRecord
 
 LARGEST = 8
@@ -90,6 +90,7 @@ class Adaptive:
         self._made = [0.0] * (largest + 1)
         self._ran = [0.0] * (largest + 1)
         self._rounds_of = [0.0] * (largest + 1)
+        self._text = [0.0, 0.0, 0.0, 0.0]  # rows, those that proposed text, how much, accepted
         self._rounds = 0
         self._trial = 0
         self._trying = False
@@ -117,18 +118,31 @@ class Adaptive:
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
         self._count_loss(record)
+        self._note_text(record)
         if not record.draft_tokens:
             return
         for values in (self._hits, self._made, self._trials, self._ran, self._rounds_of):
             values[:] = [value * FORGET for value in values]
-        steps = max(1, *(len(row.proposals) for row in record.rows))
+        steps = forwards(record)
+        asked = [row for row in record.rows if not row.by_text]
         for j in range(1, min(record.draft_tokens, self.largest) + 1):
             self._rounds_of[j] += 1
             self._ran[j] += steps >= j
-            for row in record.rows:
+            for row in asked:
                 self._trials[j] += 1
                 self._made[j] += len(row.proposals) >= j
                 self._hits[j] += row.accepted >= j
+
+    def _note_text(self, record: RoundRecord) -> None:
+        """What rows proposed without the model, and do whatever K is."""
+        texts = [row for row in record.rows if row.by_text]
+        seen = (
+            len(record.rows),
+            len(texts),
+            sum(len(row.proposals) for row in texts),
+            sum(row.accepted for row in texts),
+        )
+        self._text = [FORGET * old + new for old, new in zip(self._text, seen, strict=True)]
 
     def _count_loss(self, record: RoundRecord) -> None:
         """What a trial took longer than the best K would have for as many tokens."""
@@ -156,13 +170,23 @@ class Adaptive:
         return (counts[j] + 1.0) / (of[j] + 1.0)
 
     def _rate(self, k: int, rows: int) -> float:
-        tokens = 1.0 + sum(self.survival(j) for j in range(1, k + 1))
+        asked, _, gained = self._by_text()
+        tokens = 1.0 + gained + asked * sum(self.survival(j) for j in range(1, k + 1))
         return rows * tokens / self._round_seconds(k, rows)
+
+    def _by_text(self) -> tuple[float, float, float]:
+        """A row's share of rounds in which the model is asked, the text that it proposes a
+        round, and what of that is accepted."""
+        rows, texts, proposed, accepted = self._text
+        if not rows:
+            return 1.0, 0.0, 0.0
+        return 1.0 - texts / rows, proposed / rows, accepted / rows
 
     def _round_seconds(self, k: int, rows: int) -> float:
         made = sum(self._share(self._made, self._trials, j) for j in range(1, k + 1))
         steps = sum(self._share(self._ran, self._rounds_of, j) for j in range(1, k + 1))
-        return self.costs.round(rows, made, steps=steps)
+        asked, text, _ = self._by_text()
+        return self.costs.round(rows, text + asked * made, steps=steps)
 
     def _next_trial(self, best: int) -> int:
         """Neighbours of the best K and the far end, in turn."""

@@ -36,8 +36,7 @@ class Costs:
         while len(self._verify) > 4 * KEEP:  # the oldest kind has drifted furthest
             self._verify.pop(next(iter(self._verify)))
         if record.draft_tokens:
-            # a draft that then proposed nothing has run once all the same
-            steps = max(1, *(len(row.proposals) for row in record.rows))
+            steps = forwards(record)
             self._draft_step.append(seconds.draft / steps)
         self._overhead.append(seconds.accept + seconds.schedule)
         spent = seconds.total - seconds.prefill
@@ -97,6 +96,11 @@ class Costs:
         seconds = verify + _middle(self._overhead)
         seconds += steps * _middle(self._draft_step)
         return seconds + (_middle(self._realign) if padded else 0.0)
+
+
+def forwards(record: RoundRecord) -> int:
+    """How often the draft ran in a round with K > 0: once at least, and text takes none."""
+    return max(1, *(len(row.proposals) for row in record.rows if not row.by_text), 0)
 
 
 def _middle(times: deque[float]) -> float:

@@ -53,8 +53,8 @@ class HybridDraft:
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         self._asked = draft_tokens
         # under `auto`, K is what the model's forwards are worth; text costs none
-        free = draft_tokens and self._text.costs is not None
-        return self._text.limit(row, max(draft_tokens, LARGEST) if free else draft_tokens)
+        free = self._text.costs is not None
+        return self._text.limit(row, LARGEST if free else draft_tokens)
 
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
         # what is given by hand is put into the model's mouth

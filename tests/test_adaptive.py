@@ -69,3 +69,22 @@ def test_where_drafting_pays_k_is_near_the_best(seed: int) -> None:
 def test_every_choice_says_why() -> None:
     chooser = Adaptive(Costs())
     assert chooser.choose(ROWS).reason == "measuring K = 0"
+
+
+def test_text_is_no_merit_of_k() -> None:
+    """Half the rows propose text, all of which is accepted; the model is always wrong."""
+    chooser = Adaptive(Costs())
+    chosen = []
+    for number in range(1, 80):
+        k = chooser.choose(ROWS).draft_tokens
+        rows = [
+            RowRound(row=row, proposals=(1,) * 4, accepted=4, committed=(1,) * 5, by_text=True)
+            if row % 2
+            else RowRound(row=row, proposals=(1,) * k, committed=(1,))
+            for row in range(ROWS)
+        ]
+        fed = sum(len(row.proposals) + 1 for row in rows)
+        phases = Phases(verify=0.040 + 0.0005 * fed, draft=0.008 * k)
+        chooser.observe(RoundRecord(round=number, rows=tuple(rows), draft_tokens=k, seconds=phases))
+        chosen.append(k)
+    assert chosen[-40:].count(0) >= 36
