@@ -14,6 +14,10 @@ LARGEST = 8
 FIRST = (0, 2, 0, 2)
 """K of the first rounds: what a round and a proposal cost, and a first idea of acceptance."""
 
+TRIALS = 12
+"""First proposals of the draft that make this first idea worth believing: a batch of few rows
+begins with more such rounds, up to as many."""
+
 REGRET = 0.01
 """Share of the time that may be lost to trying other values of K."""
 
@@ -99,7 +103,8 @@ class Adaptive:
 
     def choose(self, rows: int) -> Choice:
         self._rounds += 1
-        if self._rounds <= len(FIRST) or not self.costs.known:
+        unsure = self._trials[1] < TRIALS and self._rounds <= 2 * TRIALS
+        if self._rounds <= len(FIRST) or unsure or not self.costs.known:
             start = min(FIRST[(self._rounds - 1) % len(FIRST)], self.largest)
             self._trying = start > 0
             return Choice(start, f"measuring K = {start}")
