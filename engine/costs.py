@@ -100,7 +100,8 @@ class Costs:
 
 def forwards(record: RoundRecord) -> int:
     """How often the draft ran in a round with K > 0: once at least, and text takes none."""
-    return max(1, *(len(row.proposals) for row in record.rows if not row.by_text), 0)
+    made = (len(row.proposals) for row in record.rows if not row.by_text)
+    return max(1, max(made, default=0))
 
 
 def _middle(times: deque[float]) -> float:

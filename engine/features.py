@@ -117,6 +117,10 @@ class FeatureReader:
         vector: Tensor = self._features(self._tap.take())
         return vector
 
+    def drop(self) -> None:
+        """Nobody reads the latest forward: its states need not be kept."""
+        self._tap.take()
+
 
 class FeatureModel(LanguageModel):
     """A draft of a few layers over `Fusion`.

@@ -30,9 +30,11 @@ class SureText(PhraseDraft):
         self, index: SuffixIndex, row: Sequence, count: int, least: float
     ) -> list[int]:
         size, tokens = index.continuation(row, count)
-        if size == LONGEST and self._chances[size].worth(WORTH, 1):
-            self._matched[row.index] = size
-            return tokens[: self._chances[size].worth(least, count)]
+        if size == LONGEST:
+            chance = self._chances[size]
+            if chance.worth(max(least, WORTH), 1):  # what is not proposed teaches nothing
+                self._matched[row.index] = size
+                return tokens[: chance.worth(least, count)]
         return self.phrase(row, count, max(least, WORTH))
 
 

@@ -36,6 +36,9 @@ class Reader(Protocol):
     def take(self) -> Tensor:
         """[rows, tokens, width]."""
 
+    def drop(self) -> None:
+        """Nobody asks for those of the latest forward."""
+
 
 class LanguageModel:
     """A target or a draft.
@@ -130,8 +133,11 @@ class LanguageModel:
             logits_to_keep=keep,
             **{self._cache_keyword: stored_cache(store, self.layers)},
         )
-        if store.keeps_features and self.reader is not None:
-            store.write_features(self.layers, self.reader.take())
+        if self.reader is not None:
+            if store.keeps_features:
+                store.write_features(self.layers, self.reader.take())
+            else:
+                self.reader.drop()
         logits: Tensor = output.logits
         return logits if packing is None else packing.unpack(logits[0])
 

@@ -300,7 +300,6 @@ class Spread:
     """A model of which only the devices are told."""
 
     name = "big"
-    reads_features = False
 
     def __init__(self, *devices: str) -> None:
         class Weight:

@@ -8,13 +8,16 @@ from typing import Any
 import pytest
 import torch
 
+from engine.costs import Costs
 from engine.draft import Proposals
-from engine.hybrid import merged
+from engine.hybrid import SureText, merged
 from engine.intervene import force
+from engine.lookup import LONGEST, SuffixIndex
 from engine.oracle import Oracle
 from engine.phrases import PhraseTable
 from engine.records import RoundRecord, Summary
 from engine.run import Run
+from engine.sequence import Sequence
 from engine.settings import Sampling, Settings
 from tests.cases import SPECULATIVE
 from tests.tiny import prompts_of, tiny_pair
@@ -97,13 +100,28 @@ def test_a_token_given_by_hand_comes_before_text(draft_tokens: Any) -> None:
         inspect=True,
     )
     run = Run(tiny_pair(), settings, PROMPTS)
-    for _ in range(2):  # `auto` measures first what a round without proposals costs
-        run.loop.step()
+    run.loop.step()  # `auto` measures first what a round without proposals costs
     row = next(row for row in run.rows if row.running)
     force(run, row.index, "#33")
     record = run.loop.step()
     assert record is not None
     entry = next(entry for entry in record.rows if entry.row == row.index)
-    if record.draft_tokens:
-        assert entry.proposals[0] == 33
-        assert not entry.by_text
+    assert record.draft_tokens > 0
+    assert entry.proposals[0] == 33
+    assert not entry.by_text
+
+
+def test_a_match_that_is_not_proposed_teaches_nothing() -> None:
+    """What then became of a phrase would be counted as the match's own."""
+    text = SureText(PhraseTable({(7,): (33, 0.9)}), Costs())
+    row = Sequence(prompts_of([REPEATS])[0], budget=9, context=64, eos_ids=frozenset())
+    index = SuffixIndex()
+    index.extend(row)
+    assert text.continuation(index, row, 3, 0.1)[0] == 8
+    assert text.continuation(index, row, 3, 0.85) == [33], "the match is worth less than that"
+    before = text._chances[LONGEST].worth(0.1, 8)
+    layout: Any = None
+    for _ in range(40):
+        text.continuation(index, row, 3, 0.85)
+        text.learn(layout, row, accepted=0, proposed=1)
+    assert text._chances[LONGEST].worth(0.1, 8) == before

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.distill.package import SCHEMA, fill, read, read_facts, target_shape, write
+from engine.distill.package import fill, read, read_facts, target_shape, write
 from engine.distill.student import build_draft
 from engine.distill.unroll import FeatureStudent
 from engine.errors import UserError
@@ -71,11 +71,8 @@ def save_feature_draft(
 ) -> Path:
     """Write what is the draft's own into ``directory``."""
     facts = {
-        "schema": SCHEMA,
         "layers": list(layers),
         READS: list(student.features.layers),
-        "hot_vocab": len(hot_ids),
-        "weights": "int8" if int8 else "bf16",
         "target": target_shape(student.draft.config),
         **(figures or {}),
     }

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -90,22 +91,21 @@ class Labels:
     ) -> None:
         """Run the target over what is not labelled yet."""
         groups = list(by_length(self.data, list(range(len(self.data))), budget, self.limit))
-        tap = StateTap(target, self.reads)
-        for place in range(self.done(), len(groups)):
-            if stop is not None and stop():
-                break
-            group = groups[place]
-            ids, real = pad_rows(self.data, group, self.limit)
-            hidden_states(target, ids)
-            states = torch.cat(tap.take(), dim=-1).to("cpu", torch.bfloat16)
-            for row, i in enumerate(group):
-                start, length = int(self.data.offsets[i]), int(real[row].sum())
-                self.states[start : start + length] = states[row, :length]
-            text = json.dumps({"groups": place + 1, "of": len(groups), "budget": budget})
-            replace_with(self.mark, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
-            if progress is not None:
-                progress(place + 1, len(groups))
-        tap.close()
+        with closing(StateTap(target, self.reads)) as tap:
+            for place in range(self.done(), len(groups)):
+                if stop is not None and stop():
+                    break
+                group = groups[place]
+                ids, real = pad_rows(self.data, group, self.limit)
+                hidden_states(target, ids)
+                states = torch.cat(tap.take(), dim=-1).to("cpu", torch.bfloat16)
+                for row, i in enumerate(group):
+                    start, length = int(self.data.offsets[i]), int(real[row].sum())
+                    self.states[start : start + length] = states[row, :length]
+                text = json.dumps({"groups": place + 1, "of": len(groups), "budget": budget})
+                replace_with(self.mark, lambda path, text=text: path.write_text(text))  # type: ignore[misc]
+                if progress is not None:
+                    progress(place + 1, len(groups))
 
     def rows(self, indices: list[int], width: int) -> Tensor:
         """Padded states ``[rows, width, hidden]`` of the sequences ``indices``."""

@@ -58,14 +58,7 @@ def save_compact(
     figures: dict[str, Any] | None = None,
 ) -> Path:
     """Write the draft's layers and hot ids into ``directory``."""
-    facts = {
-        "schema": SCHEMA,
-        "layers": list(layers),
-        "hot_vocab": len(hot_ids),
-        "weights": "int8" if int8 else "bf16",
-        "target": target_shape(draft.config),
-        **(figures or {}),
-    }
+    facts = {"layers": list(layers), "target": target_shape(draft.config), **(figures or {})}
     return write(Path(directory), draft.model.layers.state_dict(), hot_ids, facts, int8=int8)
 
 
@@ -73,6 +66,8 @@ def write(
     directory: Path, state: dict[str, Tensor], hot_ids: Tensor, facts: dict[str, Any], *, int8: bool
 ) -> Path:
     """Weights, packed, and what is to be known of them."""
+    form = "int8" if int8 else "bf16"
+    facts = {"schema": SCHEMA, "hot_vocab": len(hot_ids), "weights": form, **facts}
     directory.mkdir(parents=True, exist_ok=True)
     tensors: dict[str, Tensor] = {"hot_ids": hot_ids.to("cpu", torch.int32).contiguous()}
     for name, value in state.items():

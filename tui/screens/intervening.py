@@ -53,9 +53,9 @@ def open_interventions(screen: RunScreen) -> None:
     if not over:
         choices.insert(0, force)
     if number < screen.last and not over:
-        help = f"every row as it stood after round {number}, and on from there"
+        help = f"every row as it stood after round {number}"
         choices.append(Choice("back", "go on from here", help))
-    help = f"a second lane after round {number}, under other settings, beside this run"
+    help = f"a lane beside this one after round {number}"
     choices.append(Choice("fork", "fork", help))
     for setting in SETTINGS if not over else ():
         choices.append(Choice(setting.name, setting.label, f"{_now(screen, setting)}"))

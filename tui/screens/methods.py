@@ -16,7 +16,7 @@ from engine.settings import METHODS
 from tui.widgets.section import Heading
 
 WORDS = {
-    "autoregressive": "one token a step, no draft: the oracle and the baseline",
+    "autoregressive": "one token a step, no draft: the baseline",
     "eqspec": "left-padded rectangle, realigned after every round",
     "exspec": "groups of one length, padding only as a fallback",
     "slotspec": "a slot for each row, nothing ever moves",

@@ -315,12 +315,12 @@ def _note(row: TensorRow) -> str:
         words.append(f"{row.accepted}/{row.proposed} accepted")
     elif row.proposed:
         words.append(f"{row.proposed} proposed")
-    if row.by_text and row.proposed:
-        words[-1] += ", text"
     if row.finish_reason:
         words.append(f"■ {row.finish_reason}")
     elif row.note:
         words.append(row.note.split(":")[0])
+    if row.by_text and row.proposed:
+        words.append("text")
     return " · ".join(words)
 
 

@@ -193,6 +193,8 @@ def _nothing(look: LaneFrame) -> tuple[str, str]:
     name = look.match.oracle.name
     if look.fork is not None and look.lane == 0:
         return "the run itself, with which the other lane is compared", "dim"
+    if not rates(look)[1]:
+        return "the oracle has not answered yet", "dim"
     if name:
         return f"every token is that of {showable(name)}", "good"
     return "every token is the oracle's own", "good"
