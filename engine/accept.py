@@ -7,9 +7,9 @@ from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field, replace
 
 import torch
-from torch import Tensor
 
 from engine.draft import Proposals
+from engine.logits import Logits
 from engine.records import AcceptTest, BonusChoice
 from engine.rejection import Rejection
 from engine.sampling import Sampler
@@ -77,22 +77,22 @@ class Lossless:
         return self.compare is leading_matches
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         """Judge all rows; ids and choices cross to the host once.
 
         Args:
-            logits: the target's, [rows, K + 1, vocabulary].
+            logits: the target's.
         """
-        best = logits.max(dim=-1)  # a NaN or +inf anywhere in a row is its maximum
-        finite = best.values.isfinite().to(torch.int64)
+        highest, best = logits.best()  # a NaN or +inf anywhere in a row is its maximum
+        finite = highest.isfinite().to(torch.int64)
         fed = proposals.tokens.to(logits.device)
         rejection = None
         if not sampler.sampling.greedy:
             q = None if proposals.probs is None else proposals.probs.to(logits.device)
-            p, seed = sampler.warp(logits), sampler.sampling.seed
+            p, seed = sampler.warp(logits.whole), sampler.sampling.seed
             rejection = Rejection(p, q, fed, proposals.counts, rows, seed)
-        parts = [fed, best.indices, finite, *(rejection.parts if rejection else ())]
+        parts = [fed, best, finite, *(rejection.parts if rejection else ())]
         proposed, chosen, fine, *rest = Crossing(parts).arrived()
         outcomes = rejection.outcomes(rest) if rejection else None
         verdicts = []
@@ -118,7 +118,7 @@ class Shortest(Lossless):
     """
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = super().judge(logits, proposals, rows, sampler)
         shortest = min((v.accepted for v in verdicts if v.finite), default=0)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from abc import ABC, abstractmethod
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 from engine.costs import Costs, forwards
 from engine.records import RoundRecord
+from engine.sequence import Sequence
+from engine.stragglers import holding_up
 
 LARGEST = 8
 """The largest K that `auto` considers."""
@@ -27,10 +31,15 @@ FORGET = 0.99
 
 @dataclass(frozen=True)
 class Choice:
-    """K of a round, and why."""
+    """K of a round, and why.
+
+    Attributes:
+        rows: request indices of those that propose; None: all.
+    """
 
     draft_tokens: int
     reason: str = ""
+    rows: frozenset[int] | None = None
 
 
 class DraftTokens(Protocol):
@@ -38,8 +47,13 @@ class DraftTokens(Protocol):
 
     largest: int
 
-    def choose(self, rows: int) -> Choice:
-        """K for a round of so many rows."""
+    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
+        """K for a round.
+
+        Args:
+            rows: that take part.
+            refilled: whether others take the place of a row that ends.
+        """
 
     def observe(self, record: RoundRecord) -> None:
         """Learn from a finished round."""
@@ -51,32 +65,59 @@ class Fixed:
     def __init__(self, draft_tokens: int) -> None:
         self.draft_tokens = self.largest = draft_tokens
 
-    def choose(self, rows: int) -> Choice:
+    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
         return Choice(min(self.draft_tokens, self.largest))
 
     def observe(self, record: RoundRecord) -> None:
         pass
 
 
-class Selective:
-    """As many as are worth it, row by row: for drafts that know what each proposal is worth
-    (lookup and phrases). The draft itself leaves out what does not pay."""
+class Auto(ABC):
+    """What choosing by cost has in common: only rows that hold the others up propose.
+
+    Attributes:
+        hurries: whether that is so; some methods need all rows to propose alike.
+    """
+
+    hurries = True
 
     def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
         self.largest = largest
         self.costs = costs
 
-    def choose(self, rows: int) -> Choice:
-        least = self.costs.least_chance(0.0)
-        if not least:
-            return Choice(self.largest, "measuring what a token costs")
-        return Choice(self.largest, f"proposals accepted with a chance of {least:.0%} or more pay")
+    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
+        remaining = [row.remaining for row in rows]
+        every = refilled or not self.hurries
+        late = [every or held for held in holding_up(remaining, self.costs.per_row)]
+        wanted = frozenset(row.index for row, held in zip(rows, late, strict=True) if held)
+        self.costs.wanted = len(wanted)
+        choice = self.decide(len(rows), wanted)
+        if len(wanted) == len(rows):
+            return choice
+        reason = f"{choice.reason}; only for the {len(wanted)} that hold the others up"
+        return replace(choice, reason=reason, rows=wanted)
+
+    @abstractmethod
+    def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
+        """K for a round of so many rows, of which some propose."""
 
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
 
 
-class Adaptive:
+class Selective(Auto):
+    """As many as are worth it, row by row: for drafts that know what each proposal is worth
+    (lookup and phrases). The draft itself leaves out what does not pay."""
+
+    def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
+        price = self.costs.price(0.0)
+        if not price.token:
+            return Choice(self.largest, "measuring what a token costs")
+        reason = f"proposals accepted with a chance of {price.least:.0%} or more pay"
+        return Choice(self.largest, reason)
+
+
+class Adaptive(Auto):
     """K that maximises the expected tokens per second, 0 included.
 
     A row-round commits 1 + Σ_j s_j tokens, where s_j is the share of rows whose first j
@@ -87,22 +128,24 @@ class Adaptive:
     """
 
     def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
-        self.largest = largest
-        self.costs = costs
+        super().__init__(costs, largest)
+        self._wanted: frozenset[int] = frozenset()
         self._hits = [0.0] * (largest + 1)
         self._trials = [0.0] * (largest + 1)
         self._made = [0.0] * (largest + 1)
         self._ran = [0.0] * (largest + 1)
         self._rounds_of = [0.0] * (largest + 1)
-        self._text = [0.0, 0.0, 0.0, 0.0]  # rows, those that proposed text, how much, accepted
+        # rows, those that proposed text, how much, accepted; without and with the model
+        self._text = [[0.0] * 4, [0.0] * 4]
         self._rounds = 0
         self._trial = 0
         self._trying = False
         self._best_pace = 0.0
         self._seconds = self._lost = 0.0
 
-    def choose(self, rows: int) -> Choice:
+    def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
         self._rounds += 1
+        self._wanted = wanted
         unsure = self._trials[1] < TRIALS and self._rounds <= 2 * TRIALS
         if self._rounds <= len(FIRST) or unsure or not self.costs.known:
             start = min(FIRST[(self._rounds - 1) % len(FIRST)], self.largest)
@@ -121,15 +164,19 @@ class Adaptive:
         return Choice(best, f"K = {best}: {rates[best]:.0f} tok/s expected, {other}")
 
     def observe(self, record: RoundRecord) -> None:
-        self.costs.observe(record)
+        asked = record.draft_tokens > 0 and not self.costs.skipped
+        super().observe(record)
         self._count_loss(record)
-        self._note_text(record)
-        if not record.draft_tokens:
-            return
+        self._note_text(record, asked)
+        if asked:
+            self._note_model(record)
+
+    def _note_model(self, record: RoundRecord) -> None:
+        """How far the model's proposals went, and came true."""
         for values in (self._hits, self._made, self._trials, self._ran, self._rounds_of):
             values[:] = [value * FORGET for value in values]
         steps = forwards(record)
-        asked = [row for row in record.rows if not row.by_text]
+        asked = [row for row in record.rows if row.row in self._wanted and not row.by_text]
         for j in range(1, min(record.draft_tokens, self.largest) + 1):
             self._rounds_of[j] += 1
             self._ran[j] += steps >= j
@@ -138,21 +185,22 @@ class Adaptive:
                 self._made[j] += len(row.proposals) >= j
                 self._hits[j] += row.accepted >= j
 
-    def _note_text(self, record: RoundRecord) -> None:
-        """What rows proposed without the model, and do whatever K is."""
+    def _note_text(self, record: RoundRecord, asked: bool) -> None:
+        """What rows proposed without the model: the more where it is not asked at all."""
         texts = [row for row in record.rows if row.by_text]
         seen = (
-            len(record.rows),
+            len(self._wanted),
             len(texts),
             sum(len(row.proposals) for row in texts),
             sum(row.accepted for row in texts),
         )
-        self._text = [FORGET * old + new for old, new in zip(self._text, seen, strict=True)]
+        was = self._text[asked]
+        self._text[asked] = [FORGET * old + new for old, new in zip(was, seen, strict=True)]
 
     def _count_loss(self, record: RoundRecord) -> None:
         """What a trial took longer than the best K would have for as many tokens."""
         seconds = record.seconds.total - record.seconds.prefill
-        tokens = sum(len(row.committed) for row in record.rows)
+        tokens = sum(len(row.committed) for row in record.rows if row.row in self._wanted)
         self._seconds += seconds
         if self._trying and self._best_pace:
             self._lost += max(0.0, seconds - tokens / self._best_pace)
@@ -175,14 +223,14 @@ class Adaptive:
         return (counts[j] + 1.0) / (of[j] + 1.0)
 
     def _rate(self, k: int, rows: int) -> float:
-        asked, _, gained = self._by_text()
+        asked, _, gained = self._by_text(k > 0)
         tokens = 1.0 + gained + asked * sum(self.survival(j) for j in range(1, k + 1))
-        return rows * tokens / self._round_seconds(k, rows)
+        return len(self._wanted) * tokens / self._round_seconds(k, rows)
 
-    def _by_text(self) -> tuple[float, float, float]:
+    def _by_text(self, model: bool) -> tuple[float, float, float]:
         """A row's share of rounds in which the model is asked, the text that it proposes a
         round, and what of that is accepted."""
-        rows, texts, proposed, accepted = self._text
+        rows, texts, proposed, accepted = self._text[model]
         if not rows:
             return 1.0, 0.0, 0.0
         return 1.0 - texts / rows, proposed / rows, accepted / rows
@@ -190,8 +238,10 @@ class Adaptive:
     def _round_seconds(self, k: int, rows: int) -> float:
         made = sum(self._share(self._made, self._trials, j) for j in range(1, k + 1))
         steps = sum(self._share(self._ran, self._rounds_of, j) for j in range(1, k + 1))
-        asked, text, _ = self._by_text()
-        return self.costs.round(rows, text + asked * made, steps=steps)
+        asked, text, _ = self._by_text(k > 0)
+        share = len(self._wanted) / rows
+        fed = share * (text + asked * made)
+        return self.costs.round(rows, fed, steps=steps)
 
     def _next_trial(self, best: int) -> int:
         """Neighbours of the best K and the far end, in turn."""

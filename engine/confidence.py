@@ -26,10 +26,14 @@ Chances = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
 
 class Confidence:
-    """Chances of acceptance by the draft's own certainty, learned as the run goes on."""
+    """Chances of acceptance by the draft's own certainty, learned as the run goes on.
 
-    def __init__(self) -> None:
-        middle = (np.arange(BINS) + 0.5) / BINS
+    Args:
+        trust: of what the draft says, how much is believed at first.
+    """
+
+    def __init__(self, trust: float = 1.0) -> None:
+        middle = trust * (np.arange(BINS) + 0.5) / BINS
         self._hits, self._trials = middle * WEIGHT, np.full(BINS, WEIGHT)
 
     def chances(self, logits: Tensor) -> tuple[Chances, list[int]]:
@@ -74,7 +78,8 @@ class Stopping:
     ) -> None:
         self._confidence, self._costs = confidence, costs
         self._joint = np.ones(len(counts))
-        self._least = costs.least_chance(ENOUGH)
+        self._before: list[list[float]] = [[] for _ in counts]
+        self._price = costs.price(ENOUGH)
         self.counts = list(counts)
         self._forced = forced
         self.kinds: list[list[int]] = [[] for _ in counts]
@@ -85,9 +90,10 @@ class Stopping:
         chances, kinds = self._confidence.chances(logits)
         joint = self._joint * chances
         for row, count in enumerate(self.counts):
-            worth = joint[row] >= self._least or step < self._forced[row]
-            if count > step and worth:
+            pays = count > step and self._price.pays(joint[row], self._before[row])
+            if pays or min(count, self._forced[row]) > step:
                 self._joint[row] = joint[row]
+                self._before[row].append(joint[row])
                 self.kinds[row].append(kinds[row])
             else:
                 self.counts[row] = min(count, step)

@@ -6,82 +6,108 @@ of EXSPEC pays. Times on a shared machine jump, so medians are kept, not means.
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from statistics import median
 
+from engine.fit import Fit
+from engine.load import load
+from engine.price import Price
 from engine.records import RoundRecord
 
 KEEP = 7
 """Measurements kept of each kind: the median of so many is robust, and follows drift."""
+
+USUAL = 2 * KEEP
+"""A draft that had to catch up with more tokens was not asked for long: that is no measure of
+what asking it costs."""
 
 
 class Costs:
     """Seconds of each part of a round, by how much was fed."""
 
     def __init__(self) -> None:
-        self._verify: dict[int, deque[float]] = {}
+        self._fit = Fit()
         self._plain: dict[int, deque[float]] = {}
         self._draft_step: deque[float] = deque(maxlen=KEEP)
         self._overhead: deque[float] = deque(maxlen=KEEP)
         self._realign: deque[float] = deque(maxlen=KEEP)
-        self._pace: deque[float] = deque(maxlen=4 * KEEP)
+        self._seconds: deque[float] = deque(maxlen=KEEP)
+        self._kept: deque[tuple[int, int]] = deque(maxlen=4 * KEEP)
+        self._more: deque[float] = deque(maxlen=KEEP)
+        self.skipped = False
+        """Whether the draft model was not asked in this round, whatever K is."""
+        self.caught_up = 0
+        """Tokens that the draft had to catch up with in this round."""
+        self.wanted = 0
+        """Rows of this round whose tokens count (`engine.stragglers`); 0: as many as lately."""
 
     def observe(self, record: RoundRecord) -> None:
         """Learn from a finished round. The first ones of a run also pay for warming up."""
         seconds = record.seconds
-        fed = sum(len(row.proposals) + 1 for row in record.rows)
-        self._verify.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
-        if fed == len(record.rows):
-            self._plain.setdefault(fed, deque(maxlen=KEEP)).append(seconds.verify)
-        while len(self._verify) > 4 * KEEP:  # the oldest kind has drifted furthest
-            self._verify.pop(next(iter(self._verify)))
-        if record.draft_tokens:
+        rows = len(record.rows)
+        counts = [len(row.proposals) + 1 for row in record.rows]
+        plain = max(counts) == 1
+        self._fit.observe(load(counts), seconds.verify, plain=plain)
+        if plain:
+            self._plain.setdefault(rows, deque(maxlen=KEEP)).append(seconds.verify)
+        usual = not self.skipped and (self.caught_up <= USUAL or not self._draft_step)
+        if record.draft_tokens and usual:
             steps = forwards(record)
             self._draft_step.append(seconds.draft / steps)
+        self.skipped = False
         self._overhead.append(seconds.accept + seconds.schedule)
         spent = seconds.total - seconds.prefill
         if spent > 0:
-            self._pace.append(sum(len(row.committed) for row in record.rows) / spent)
+            self._seconds.append(spent)
+            self._more.append(load(counts) - load([1] * rows))
+            self._kept.append((sum(len(row.committed) for row in record.rows), rows))
         if record.kind != "grouped":
             self._realign.append(seconds.realign)
 
     @property
     def known(self) -> bool:
         """Whether the slope of the verification's cost can be told."""
-        return len(self._verify) >= 2 and bool(self._draft_step)
+        return self._fit.kinds >= 2 and bool(self._draft_step)
 
-    def least_chance(self, otherwise: float) -> float:
-        """Chance of acceptance at which one more proposal pays: the seconds that it costs
-        times the tokens that a second makes now. `otherwise` until that is known."""
-        if len(self._verify) < 3 or not self._pace:
-            return otherwise
-        return min(0.9, max(0.02, self._line()[1] * median(self._pace)))
+    @property
+    def per_row(self) -> float:
+        """Tokens that a row commits in a round, lately; 1 until that is known."""
+        rows = sum(rows for _, rows in self._kept)
+        return sum(kept for kept, _ in self._kept) / rows if rows else 1.0
+
+    @property
+    def pace(self) -> float:
+        """Tokens a second that count, at the pace of the latest rounds; 0 until it is known."""
+        if not self._seconds:
+            return 0.0
+        return (self.wanted or self._kept[-1][1]) * self.per_row / median(self._seconds)
+
+    def price(self, otherwise: float) -> Price:
+        """What a proposal has to be worth.
+
+        Args:
+            otherwise: chance of acceptance that is asked for until costs are known.
+        """
+        if self._fit.kinds < 3 or not self._seconds:
+            return Price(token=otherwise)
+        slope = self._fit.slope
+        rest = max(median(self._seconds) - slope * sum(self._more) / len(self._more), 0.0)
+        rows = self.wanted or self._kept[-1][1]
+        return Price(token=slope, row=rest / rows, rows=rows)
 
     def draft_tokens_worth(self) -> float:
-        """Tokens that are made in the time of a draft's forward now; 0 until that is known."""
-        if not self._draft_step or not self._pace:
-            return 0.0
-        return median(self._draft_step) * median(self._pace)
+        """Tokens that are made in the time of a draft's forward; 0 until that is known."""
+        return _middle(self._draft_step) * self.pace
 
-    def verify(self, fed: float) -> float:
-        """Seconds to verify so many tokens."""
-        (mean_x, mean_y), slope = self._line()
-        return mean_y + slope * (fed - mean_x)
-
-    def _line(self) -> tuple[tuple[float, float], float]:
-        """A line through the medians, weighted by how often each was measured, and never
-        falling: a point on it, and its slope in seconds a token."""
-        points = [(x, median(times), len(times)) for x, times in self._verify.items()]
-        weight = sum(n for *_, n in points)
-        mean_x = sum(x * n for x, _, n in points) / weight
-        mean_y = sum(y * n for _, y, n in points) / weight
-        spread = sum(n * (x - mean_x) ** 2 for x, _, n in points)
-        slope = 0.0
-        if spread:
-            slope = sum(n * (x - mean_x) * (y - mean_y) for x, y, n in points) / spread
-        return (mean_x, mean_y), min(max(slope, 0.0), mean_y / mean_x)
-
-    def round(self, rows: int, draft_tokens: float, *, steps: float, padded: bool = False) -> float:
+    def round(
+        self,
+        rows: int,
+        draft_tokens: float,
+        *,
+        steps: float,
+        padded: bool = False,
+    ) -> float:
         """Seconds of a round.
 
         Args:
@@ -92,7 +118,10 @@ class Costs:
         """
         # a block that is not ragged is cheaper than the line through ragged ones says
         plain = self._plain.get(rows) if not draft_tokens else None
-        verify = median(plain) if plain else self.verify(rows * (1 + draft_tokens))
+        each = math.ceil(draft_tokens)
+        feeding = round(rows * draft_tokens / each) if each else 0
+        block = [each + 1] * feeding + [1] * (rows - feeding)
+        verify = median(plain) if plain else self._fit.seconds(load(block))
         seconds = verify + _middle(self._overhead)
         seconds += steps * _middle(self._draft_step)
         return seconds + (_middle(self._realign) if padded else 0.0)

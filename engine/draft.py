@@ -10,7 +10,7 @@ from torch import Tensor
 
 from engine.confidence import Confidence, Stopping
 from engine.costs import Costs
-from engine.layout.base import Layout
+from engine.layout.base import Layout, Side
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 
@@ -62,9 +62,10 @@ class NoDraft:
 class ModelDraft:
     """A draft model with its own cache, kept across rounds (design.md §3).
 
-    Each round it is fed the committed tokens from slot min(n − 2, valid length) on,
-    usually two: that fills the slot which full acceptance leaves empty, is idempotent
-    otherwise, and stays rectangular. Rounds without drafting leave more to catch up.
+    Each round it is fed the committed tokens from each row's valid length on: one, or two
+    after full acceptance, which leaves a slot empty; more where a row was not drafted for.
+    Where shapes are fixed, all rows are fed alike, two at least: what is fed again is
+    computed to the same.
 
     Args:
         context: positions that the draft has.
@@ -81,23 +82,19 @@ class ModelDraft:
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return max(0, min(row.draft_limit(draft_tokens), self.context - row.length))
 
+    def worth_asking(self, rows: int) -> bool:
+        """Whether what so many rows may hope for is worth the draft's forward."""
+        if self._costs is None:
+            return True
+        return rows * self._confidence.usual >= self._costs.draft_tokens_worth()
+
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
         side = layout.draft
         assert side is not None
         steps = max(counts)
         if steps == 0:
             return _nothing(counts, side.model.device)
-        behind = [
-            row.length - side.valid[row.index]
-            for row, count in zip(layout.rows, counts, strict=True)
-            if count
-        ]
-        catch_up = min(max(2, *behind), max(row.length for row in layout.rows))
-        block = layout.committed(catch_up, side.model.device)
-        logits = layout.feed(side, block, -catch_up, keep=1)[:, -1]
-        for row in layout.rows:
-            if side.valid[row.index] >= row.length - catch_up and row.length <= self.context:
-                side.valid[row.index] = row.length
+        logits = self._catch_up(layout, side, counts)
         tokens: list[Tensor] = []
         probs: list[Tensor] = []
         stopping = None
@@ -113,7 +110,9 @@ class ModelDraft:
                 probs.append(q)
             if step + 1 == steps or (stopping is not None and not stopping.pays(step + 1)):
                 break
-            logits = layout.feed(side, token[:, None], step)[:, -1]
+            wanted = counts if stopping is None else stopping.counts
+            going = _real(side, [int(count > step + 1) for count in wanted])
+            logits = layout.feed(side, token[:, None], step, keep=1, counts=going)[:, -1]
         if stopping is not None:
             counts = stopping.counts
             self._kinds = {
@@ -125,6 +124,28 @@ class ModelDraft:
             torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
         )
 
+    def _catch_up(self, layout: Layout, side: Side, counts: list[int]) -> Tensor:
+        """Feed what was committed since a row was last drafted for; logits [rows, columns].
+
+        Rows that propose nothing are left where they are.
+        """
+        behind = [
+            max(1, row.length - side.valid[row.index]) if count else 0
+            for row, count in zip(layout.rows, counts, strict=True)
+        ]
+        widest = max(behind) if side.fixed is None else max(2, *behind)
+        widest = min(widest, max(row.length for row in layout.rows))
+        if self._costs is not None:
+            self._costs.caught_up = widest
+        block = layout.committed(widest, side.model.device)
+        fed = _real(side, behind)
+        logits = layout.feed(side, block, -widest, keep=1, counts=fed, latest=True)[:, -1]
+        for row, count in zip(layout.rows, counts, strict=True):
+            reached = side.valid[row.index] >= row.length - widest and row.length <= self.context
+            if count or (fed is None and reached):
+                side.valid[row.index] = row.length
+        return logits
+
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
         assert layout.draft is not None
         self._confidence.learn(self._kinds.pop(row.index, []), accepted)
@@ -132,6 +153,11 @@ class ModelDraft:
         # the last proposal was never fed, so full acceptance leaves its slot empty
         if proposed and not layout.draft.model.reads_features:
             layout.draft.valid[row.index] += min(accepted, proposed - 1)
+
+
+def _real(side: Side, counts: list[int]) -> list[int] | None:
+    """How many tokens of each row are fed; None where all must be, for the shape's sake."""
+    return counts if side.fixed is None else None
 
 
 def _nothing(counts: list[int], device: torch.device) -> Proposals:

@@ -19,6 +19,7 @@ from engine.kv import EMPTY, LedgerArray
 from engine.layout.base import Layout, MaskArray, Settled, Side
 from engine.layout.rectangle import SLACK, Rectangle
 from engine.layout.spans import ledger_spans
+from engine.logits import Logits
 from engine.model import LanguageModel
 from engine.records import Span
 from engine.sampling import Sampler
@@ -172,7 +173,7 @@ class DraftBonus(Lossless):
     """bonus-from-draft: the rejected proposal is committed after all."""
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = super().judge(logits, proposals, rows, sampler)
         return [

@@ -23,6 +23,7 @@ from engine.feed import Feed, Packing
 from engine.kv import KVStore
 from engine.model import LanguageModel
 from engine.prepack import prepack
+from engine.transfer import to_device
 
 
 class Features(nn.Module):
@@ -142,7 +143,11 @@ class FeatureModel(LanguageModel):
     def forward(self, feed: Feed, store: KVStore, *, keep: int = 0) -> Tensor:
         logits = super().forward(feed, store, keep=keep)
         # the next token's vector, unless the target says better by then
-        store.carried = self._fusion.carry(self._tap.take()[0][:, -1:])
+        state = self._tap.take()[0]
+        last = (
+            state[0][to_device(feed.ends, state.device)][:, None] if feed.ragged else state[:, -1:]
+        )
+        store.carried = self._fusion.carry(last)
         return logits
 
     def inputs(

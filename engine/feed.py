@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from engine.kv import KVStore, Write
-from engine.transfer import to_device
+from engine.transfer import Everywhere, to_device
 from engine.windows import Windows, newest_attended, newest_columns
 
 CPU = torch.device("cpu")
@@ -23,9 +23,10 @@ class Feed:
         ids, positions: [rows, tokens], on any device.
         mask: [rows, 1, tokens, columns read], bool, True = attend.
         write: where K/V go, and how many columns are read.
-        counts: how many tokens of each row are real (the first ones); None = all. Only
+        counts: how many tokens of each row are real; None = all. Only
             those are computed: the block is packed into one long row for everything but
-            the attention itself, and unpacked again.
+            the attention itself (`engine.attention`).
+        latest: whether these are the last ones of each row, and not the first.
         pack: whether that is wanted (strict mode keeps its shape).
         ahead: whether the block lies beyond the committed tokens: a draft's own proposals.
         columnwise: whether sliding windows count columns, as the library's own masks do
@@ -37,6 +38,7 @@ class Feed:
     mask: Tensor
     write: Write
     counts: list[int] | None = None
+    latest: bool = False
     pack: bool = True
     ahead: bool = False
     columnwise: bool = False
@@ -70,7 +72,15 @@ class Feed:
         """Which tokens are real, [rows, tokens]."""
         rows, tokens = self.ids.shape
         counts = np.full(rows, tokens) if self.counts is None else np.array(self.counts)
-        return np.arange(tokens) < counts[:, None]
+        order = np.arange(tokens)
+        return (order[::-1] if self.latest else order) < counts[:, None]
+
+    @property
+    def ends(self) -> Tensor:
+        """Of a ragged block: where in its packed tokens each row's last one is, [rows]. A row
+        without any gets another's."""
+        assert self.counts is not None
+        return torch.from_numpy((np.cumsum(self.counts) - 1).clip(min=0))
 
 
 class Packing:
@@ -101,10 +111,26 @@ class Packing:
         """[rows, tokens] → [1, real tokens]."""
         return block.reshape(-1)[self._flat][None]
 
-    def unpack(self, packed: Tensor) -> Tensor:
-        """[real tokens, …] → [rows, tokens, …]; cells that are not real hold some token's."""
-        back = self._back.to(packed.device)  # a large target's layers may lie on several
-        return packed[back].reshape(*self.shape, *packed.shape[1:])
+    def through(self, cuts: list[tuple[slice, slice]]) -> tuple[list[Tensor], Everywhere]:
+        """The way of packed tokens through rectangles (rows, tokens) that cover the block.
+
+        Returns:
+            For each rectangle the packed token in each of its cells, row-major (some token's
+            in cells that are not real); and where, with the rectangles laid end to end,
+            each packed token is then.
+        """
+        picks, back, start = [], torch.zeros_like(self._flat), 0
+        grid = self._back.view(self.shape)
+        real = torch.zeros(self.shape, dtype=torch.bool, device=grid.device)
+        real.view(-1)[self._flat] = True
+        for rows, tokens in cuts:
+            pick = grid[rows, tokens].reshape(-1)
+            here = real[rows, tokens].reshape(-1)
+            cells = torch.arange(start, start + len(pick), device=pick.device)
+            back[pick[here]] = cells[here]
+            picks.append(pick)
+            start += len(pick)
+        return picks, Everywhere(back)
 
     def repack(self, block: Tensor) -> Tensor:
         """[rows, tokens, …] → [1, real tokens, …]."""

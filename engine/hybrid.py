@@ -14,7 +14,8 @@ from torch.nn.functional import pad
 from engine.adaptive import LARGEST
 from engine.draft import ModelDraft, Proposals
 from engine.layout.base import Layout
-from engine.lookup import LONGEST, PhraseDraft, SuffixIndex
+from engine.lookup import LONGEST, Found, PhraseDraft, SuffixIndex
+from engine.price import LEAST
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 
@@ -23,19 +24,22 @@ WORTH = 0.5
 
 
 class SureText(PhraseDraft):
-    """Matches of three tokens in the row's own text, and what the target nearly always says
-    next: with less to go by, a draft model knows better. The table may be empty."""
+    """Where a draft model is asked too: matches of three tokens in the row's own text, and
+    what the target nearly always says next, for with less to go by the model knows better.
 
-    def continuation(
-        self, index: SuffixIndex, row: Sequence, count: int, least: float
-    ) -> list[int]:
+    Attributes:
+        least: chance of acceptance from which a text is preferred to the model's proposals.
+    """
+
+    least = WORTH
+
+    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
         size, tokens = index.continuation(row, count)
         if size == LONGEST:
-            chance = self._chances[size]
-            if chance.worth(max(least, WORTH), 1):  # what is not proposed teaches nothing
-                self._matched[row.index] = size
-                return tokens[: chance.worth(least, count)]
-        return self.phrase(row, count, max(least, WORTH))
+            match = self.match(size, tokens)
+            if match.chances and match.chances[0] >= self.least:
+                return match
+        return self.phrase(row, count, max(self.least, LEAST))
 
 
 class HybridDraft:
@@ -64,15 +68,31 @@ class HybridDraft:
             0 if sampler.forced(row) else count
             for row, count in zip(layout.rows, counts, strict=True)
         ]
-        found = self._text.propose(layout, free, sampler)
-        self._by_text = {
-            row.index for row, count in zip(layout.rows, found.counts, strict=True) if count
-        }
-        asked = [
-            0 if taken else min(count, self._model.limit(row, self._asked))
-            for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
-        ]
+        found, asked = self._divided(layout, counts, free, sampler)
+        self._by_text = {layout.rows[place].index for place in found.texts}
         return merged(found, self._model.propose(layout, asked, sampler))
+
+    def _divided(
+        self, layout: Layout, counts: list[int], free: list[int], sampler: Sampler
+    ) -> tuple[Proposals, list[int]]:
+        """What text proposes, and how many proposals the model is asked for of each row.
+
+        Where few rows would ask it, it is not asked at all, and text says what it can.
+        """
+        if self._asked:
+            self._text.least = WORTH
+            found = self._text.propose(layout, free, sampler)
+            asked = [
+                0 if taken else min(count, self._model.limit(row, self._asked))
+                for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
+            ]
+            given = any(sampler.forced(row) for row in layout.rows)
+            if given or self._model.worth_asking(sum(count > 0 for count in asked)):
+                return found, asked
+        if self._text.costs is not None:
+            self._text.costs.skipped = True
+        self._text.least = 0.0
+        return self._text.propose(layout, free, sampler), [0] * len(counts)
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
         if row.index in self._by_text:

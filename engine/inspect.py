@@ -18,6 +18,7 @@ from torch.nn.functional import one_hot, pad
 
 from engine.accept import Verdict
 from engine.draft import Proposals
+from engine.logits import Logits
 from engine.model import LanguageModel
 from engine.records import AcceptTest, BonusChoice
 from engine.sampling import RESIDUAL, Sampler, uniform
@@ -109,14 +110,14 @@ class Inspection:
         self.sampler = sampler
 
     def look(
-        self, logits: Tensor, proposals: Proposals, rows: Seq[Sequence], verdicts: list[Verdict]
+        self, logits: Logits, proposals: Proposals, rows: Seq[Sequence], verdicts: list[Verdict]
     ) -> list[Verdict]:
         """Call between the judgement and the commit.
 
         Args:
-            logits: the target's, [rows, K + 1, vocabulary].
+            logits: the target's.
         """
-        p = self.sampler.target_probs(logits)
+        p = self.sampler.target_probs(logits.whole)
         _, width, vocabulary = p.shape
         tokens = proposals.tokens.to(p.device)
         best = p.topk(min(BEST, vocabulary), dim=-1)

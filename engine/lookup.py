@@ -2,25 +2,54 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
+
+import numpy as np
 import torch
 
+from engine.adaptive import LARGEST
 from engine.confidence import Confidence
 from engine.costs import Costs
 from engine.draft import Proposals
 from engine.layout.base import Layout
 from engine.phrases import PhraseTable
+from engine.price import FREE, LEAST, depths
 from engine.sampling import Sampler
 from engine.sequence import Sequence
 
 LONGEST = 3
 """Longest suffix that is searched in the row's own text, in tokens."""
 
-ENOUGH = 0.2
+ENOUGH = 0.15
 """Chance of acceptance from which a phrase is proposed while costs are not known."""
+
+TRUST = 0.75
+"""How often a phrase comes true here, for each time it did where phrases were counted: rough,
+from the answers to the built-in prompts."""
 
 FIRST_GUESS = {1: (0.15, 0.5), 2: (0.35, 0.6), 3: (0.6, 0.8)}
 """By matched length: chance that the first proposal is accepted, and each one after an
 accepted one. Rough, from instruction answers; each run learns its own."""
+
+
+@dataclass(frozen=True)
+class Found:
+    """What a row could propose.
+
+    Attributes:
+        tokens: in order.
+        chances: that the first, the first two, … of them are accepted.
+        size: matched length in the row's own text; 0: it is no match.
+        kinds: of phrases, by how common each was (`engine.confidence`).
+    """
+
+    tokens: list[int]
+    chances: list[float]
+    size: int = 0
+    kinds: list[int] = field(default_factory=list)
+
+
+NOTHING = Found([], [])
 
 
 class LookupDraft:
@@ -32,45 +61,52 @@ class LookupDraft:
 
     Args:
         costs: where given (`--draft-tokens auto`), proposals that do not pay are left
-            out: those whose chance of acceptance, learned by matched length, is below
-            what a token costs. It depends on nothing but what was committed and measured
-            before.
+            out (`engine.price`), by their chance of acceptance, learned by matched length.
+            It depends on nothing but what was committed and measured before.
     """
 
     def __init__(self, costs: Costs | None = None) -> None:
         self.costs = costs
         self._indexes: dict[int, SuffixIndex] = {}
-        self._matched: dict[int, int] = {}
+        self._made: dict[int, Found] = {}
         self._chances = {size: Chance(*guess) for size, guess in FIRST_GUESS.items()}
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return row.draft_limit(draft_tokens)
 
     def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
-        least = 0.0 if self.costs is None else self.costs.least_chance(ENOUGH)
-        found: list[list[int]] = []
+        price = FREE if self.costs is None else self.costs.price(ENOUGH)
+        found = []
         for row, count in zip(layout.rows, counts, strict=True):
             index = self._indexes.setdefault(row.index, SuffixIndex())
             index.extend(row)
-            found.append(self.continuation(index, row, count, least) if count else [])
-        width = max((len(tokens) for tokens in found), default=0)
-        block = [tokens + [0] * (width - len(tokens)) for tokens in found]
-        tokens = torch.tensor(block, dtype=torch.int64).reshape(len(found), width)
-        texts = tuple(place for place, tokens in enumerate(found) if tokens)
-        return Proposals(tokens, [len(tokens) for tokens in found], texts=texts)
+            found.append(self.continuation(index, row, count) if count else NOTHING)
+        made = depths([continuation.chances for continuation in found], price)
+        self._made = {
+            row.index: continuation
+            for row, continuation, depth in zip(layout.rows, found, made, strict=True)
+            if depth  # what is not proposed teaches nothing
+        }
+        width = max(made, default=0)
+        tokens = torch.zeros((len(found), width), dtype=torch.int64)
+        for place, (continuation, depth) in enumerate(zip(found, made, strict=True)):
+            tokens[place, :depth] = torch.tensor(continuation.tokens[:depth], dtype=torch.int64)
+        texts = tuple(place for place, depth in enumerate(made) if depth)
+        return Proposals(tokens, made, texts=texts)
 
-    def continuation(
-        self, index: SuffixIndex, row: Sequence, count: int, least: float
-    ) -> list[int]:
-        """What one row proposes: `count` tokens at most, worth `least` at least."""
+    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
+        """What one row could propose: `count` tokens at most."""
         size, tokens = index.continuation(row, count)
-        self._matched[row.index] = size
-        return tokens[: self._chances[size].worth(least, count)] if size else []
+        return self.match(size, tokens) if size else NOTHING
+
+    def match(self, size: int, tokens: list[int]) -> Found:
+        """What followed a match of so many tokens."""
+        return Found(tokens, self._chances[size].joint(len(tokens)), size)
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
-        size = self._matched.pop(row.index, 0)
-        if size:
-            self._chances[size].learn(accepted, proposed)
+        made = self._made.pop(row.index, NOTHING)
+        if made.size:
+            self._chances[made.size].learn(accepted, proposed)
 
 
 class PhraseDraft(LookupDraft):
@@ -86,61 +122,56 @@ class PhraseDraft(LookupDraft):
     def __init__(self, table: PhraseTable, costs: Costs | None = None) -> None:
         super().__init__(costs)
         self.table = table
-        self._phrases = Confidence()
-        self._kinds: dict[int, list[int]] = {}
+        self._phrases = Confidence(TRUST)
 
-    def continuation(
-        self, index: SuffixIndex, row: Sequence, count: int, least: float
-    ) -> list[int]:
+    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
         size, tokens = index.continuation(row, count)
         if size == LONGEST:
-            self._matched[row.index] = size
-            return tokens[: self._chances[size].worth(least, count)]
-        return self.phrase(row, count, least or ENOUGH)
+            return self.match(size, tokens)
+        return self.phrase(row, count, ENOUGH if self.costs is None else LEAST)
 
-    def phrase(self, row: Sequence, count: int, least: float) -> list[int]:
+    def phrase(self, row: Sequence, count: int, least: float) -> Found:
         """What usually comes next, as far as all of it is accepted with such a chance."""
         recent = [int(token) for token in row.tokens[-LONGEST - 1 :]]
-        found: list[int] = []
-        kinds = self._kinds.setdefault(row.index, [])
-        kinds.clear()
+        found = Found([], [])
         joint = 1.0
         for token, share in self.table.follow(recent, count):
             chance, kind = self._phrases.chance(share)
             joint *= chance
             if joint < least:
                 break
-            found.append(token)
-            kinds.append(kind)
+            found.tokens.append(token)
+            found.chances.append(joint)
+            found.kinds.append(kind)
         return found
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        kinds = self._made.get(row.index, NOTHING).kinds
         super().learn(layout, row, accepted, proposed)
-        self._phrases.learn(self._kinds.pop(row.index, []), accepted)
+        self._phrases.learn(kinds[:proposed], accepted)
 
 
 class Chance:
-    """How proposals of one kind fare: the first one, and each after an accepted one."""
+    """How proposals of one kind fare: each after accepted ones, by how deep it is.
+
+    Args:
+        first, more: a first guess: of the first proposal, and of each after it.
+        weight: proposals that the guess counts for.
+    """
 
     def __init__(self, first: float, more: float, weight: float = 10.0) -> None:
-        self._hits = [first * weight, more * weight]
-        self._trials = [weight, weight]
+        self._hits = weight * np.array([first, *[more] * (LARGEST - 1)])
+        self._trials = np.full(LARGEST, weight)
 
-    def worth(self, least: float, count: int) -> int:
-        """How many proposals have a joint chance of at least `least`."""
-        first, more = (hits / trials for hits, trials in zip(self._hits, self._trials, strict=True))
-        taken = 0
-        while taken < count and first * more**taken >= least:
-            taken += 1
-        return taken
+    def joint(self, count: int) -> list[float]:
+        """Chances that the first proposal, the first two, … of `count` are all accepted."""
+        joint: list[float] = (self._hits / self._trials).cumprod()[:count].tolist()
+        return joint
 
     def learn(self, accepted: int, proposed: int) -> None:
         """Note one row's fate."""
-        if proposed:
-            self._trials[0] += 1
-            self._hits[0] += accepted >= 1
-            self._trials[1] += min(accepted, proposed - 1)
-            self._hits[1] += max(0, accepted - 1)
+        self._trials[: min(accepted + 1, proposed)] += 1.0
+        self._hits[:accepted] += 1.0
 
 
 class SuffixIndex:

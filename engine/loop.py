@@ -7,7 +7,6 @@ from dataclasses import dataclass
 
 import torch
 from msgspec.structs import replace
-from torch import Tensor
 
 from engine.accept import Lossless, Verdict
 from engine.adaptive import Choice, DraftTokens
@@ -17,6 +16,7 @@ from engine.errors import NonFiniteLogits
 from engine.inspect import Inspection
 from engine.invariants import Found, Invariants, checked
 from engine.layout.base import Layout, Stamps
+from engine.logits import Logits
 from engine.meter import Meter
 from engine.records import RoundRecord, RowRound
 from engine.report import note_fed, row_record
@@ -75,8 +75,8 @@ class Loop:
         rows = list(layout.rows)
         length_before = layout.length()
         with meter.phase("draft"):
-            k = self.draft_tokens.choose(len(rows))
-            counts = [self.drafter.limit(row, k.draft_tokens) for row in rows]
+            k = self.draft_tokens.choose(rows, refilled=self.schedule.refills(rows))
+            counts = [self._limit(row, k) for row in rows]
             proposals = self.drafter.propose(layout, counts, self.sampler)
         with meter.phase("verify"):
             logits = self._verify(proposals)
@@ -119,12 +119,18 @@ class Loop:
             return self._finish(record, staged_bytes=moved + freed)
         return self._finish(record, realign_bytes=moved, staged_bytes=freed)
 
-    def _verify(self, proposals: Proposals) -> Tensor:
+    def _limit(self, row: Sequence, k: Choice) -> int:
+        """K_i. What is given by hand is proposed whatever it is worth."""
+        wanted = k.rows is None or row.index in k.rows or self.sampler.forced(row) > 0
+        return self.drafter.limit(row, k.draft_tokens) if wanted else 0
+
+    def _verify(self, proposals: Proposals) -> Logits:
         """Feed [last committed, d1 … dK]; K + 1 logits of every row come back."""
         device = self.layout.target.model.device
         last = self.layout.committed(1, device)
         block = torch.cat([last, proposals.tokens.to(device)], dim=1)
-        return self.layout.verify(block, [count + 1 for count in proposals.counts])
+        counts = [count + 1 for count in proposals.counts]
+        return Logits(self.layout.verify(block, counts), counts)
 
     def _commit(self, row: Sequence, verdict: Verdict) -> list[int]:
         row.rounds += 1

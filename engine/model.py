@@ -10,24 +10,18 @@ configuration on the way (a dictionary of masks, a window of its own) plays no p
 from __future__ import annotations
 
 import inspect
-import threading
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import scaled_dot_product_attention
-from transformers import AttentionInterface
 from transformers.cache_utils import Cache, CacheLayerMixin
 
+from engine.attention import ATTENTION, Attending, attending, mark_windows
 from engine.feed import Feed, Packing
 from engine.kv import KVStore
 from engine.prepack import prepack
 from engine.supported import check_architecture, context_of, windows_of
 from engine.transfer import to_device
-from engine.windows import Windows
-
-ATTENTION = "batchspec"
-"""The name under which our attention function is registered with transformers."""
 
 
 class Reader(Protocol):
@@ -79,7 +73,7 @@ class LanguageModel:
         self.layers: int = config.num_hidden_layers
         self.context: int = context_of(config)
         self.windows = windows_of(config)
-        _mark_windows(self.hf, self.windows)
+        mark_windows(self.hf, self.windows)
         heads: int = config.num_attention_heads
         kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
         head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -110,36 +104,38 @@ class LanguageModel:
             keep: how many of the last tokens need logits; 0 = all.
 
         Returns:
-            Logits [rows, tokens kept, head columns]; `token_ids` maps columns to tokens.
+            Logits [rows, tokens kept, head columns], or [real tokens, head columns] of a
+            packed block of which all are kept; `token_ids` maps columns to tokens. Those of a
+            row that has no real token are another's.
         """
         device = self.device
         # a draft's vocabulary may be the smaller one: ids that only the target has are cut
         ids = to_device(feed.ids, device).clamp(max=self.vocabulary - 1)
         positions, write = to_device(feed.positions, device), feed.write
-        packing = Packing(feed, store, device) if feed.ragged and not keep else None
+        packing = Packing(feed, store, device) if feed.ragged and keep <= 1 else None
         if packing is not None:
             ids, positions = packing.pack(ids), packing.pack(positions)
             write = packing.write
         store.pending = write
-        mask = feed.masks(self.windows, device)
-        if self._groups > 1:
-            mask = mask.repeat(1, 1, self._groups, 1)
-        _THREAD.packing = packing
-        output = self.hf(
-            **self.inputs(ids, feed, store, packing),
-            position_ids=positions,
-            attention_mask=mask,
-            use_cache=True,
-            logits_to_keep=keep,
-            **{self._cache_keyword: stored_cache(store, self.layers)},
-        )
+        plan = Attending(feed, self.windows, self._groups, self.dtype, device, packing)
+        with attending(plan):
+            output = self.hf(
+                **self.inputs(ids, feed, store, packing),
+                position_ids=positions,
+                attention_mask=to_device(feed.mask, device),  # untouched, for it is 4-D
+                use_cache=True,
+                logits_to_keep=to_device(feed.ends, device) if packing and keep else keep,
+                **{self._cache_keyword: stored_cache(store, self.layers)},
+            )
         if self.reader is not None:
             if store.keeps_features:
                 store.write_features(self.layers, self.reader.take())
             else:
                 self.reader.drop()
         logits: Tensor = output.logits
-        return logits if packing is None else packing.unpack(logits[0])
+        if packing is None:
+            return logits
+        return logits[0][:, None] if keep else logits[0]
 
     def inputs(
         self, ids: Tensor, feed: Feed, store: KVStore, packing: Packing | None
@@ -150,15 +146,6 @@ class LanguageModel:
     def token_ids(self, columns: Tensor) -> Tensor:
         """Token ids of the head's columns (they differ only for a hot vocabulary)."""
         return columns if self.hot_ids is None else self.hot_ids[columns]
-
-
-class _Thread(threading.local):
-    """What the forward of this thread hands to its attention function."""
-
-    packing: Packing | None = None
-
-
-_THREAD = _Thread()
 
 
 def cache_keyword(hf_model: nn.Module) -> str:
@@ -203,64 +190,3 @@ class _StoreLayer(CacheLayerMixin):
 def stored_cache(store: KVStore, layers: int) -> Cache:
     """transformers' cache object over a store."""
     return Cache(layers=[_StoreLayer(store, layer) for layer in range(layers)])
-
-
-def _mark_windows(hf_model: nn.Module, windows: Windows) -> None:
-    """Tell each attention layer whether it has a window."""
-    for module in hf_model.modules():
-        layer = getattr(module, "layer_idx", None)
-        if layer is not None:
-            module.has_window = windows.size > 0 and windows.layers[layer]  # type: ignore[assignment]
-
-
-def grouped_attention(
-    module: nn.Module,
-    query: Tensor,
-    key: Tensor,
-    value: Tensor,
-    attention_mask: Tensor,
-    scaling: float | None = None,
-    softcap: float | None = None,
-    **_: Any,
-) -> tuple[Tensor, None]:
-    """Attention without copying K and V to every query head.
-
-    The query heads that share a K/V head are folded into the query length, which needs
-    no kernel of our own (transformers' own path first repeats K and V).
-
-    Args:
-        query: [rows, heads, tokens, dim]; key, value: [rows, kv heads, columns, dim].
-        attention_mask: [rows, kinds, groups · tokens, columns], bool (`Feed.masks`).
-        softcap: scores s become softcap · tanh(s / softcap) (Gemma 2).
-
-    Returns:
-        [rows, tokens, heads, dim], and None in place of attention weights.
-    """
-    packing = _THREAD.packing
-    if packing is not None:
-        query = packing.unpack(query[0].transpose(0, 1)).transpose(1, 2)
-    rows, heads, tokens, dim = query.shape
-    kv_heads = key.shape[1]
-    folded = query.reshape(rows, kv_heads, heads // kv_heads * tokens, dim)
-    kind = int(attention_mask.shape[1] > 1 and bool(module.has_window))
-    mask = attention_mask[:, kind : kind + 1]
-    scaling = _default_scaling(module, dim) if scaling is None else scaling
-    if softcap is None:
-        out = scaled_dot_product_attention(folded, key, value, attn_mask=mask, scale=scaling)
-    else:
-        scores = folded @ key.transpose(2, 3) * scaling
-        scores = (softcap * (scores / softcap).tanh()).masked_fill(~mask, -torch.inf)
-        out = scores.softmax(dim=-1, dtype=torch.float32).to(value.dtype) @ value
-    out = out.reshape(rows, heads, tokens, out.shape[-1]).transpose(1, 2)
-    return (out if packing is None else packing.repack(out)), None
-
-
-def _default_scaling(module: nn.Module, dim: int) -> float:
-    """The scaling where none is given: GPT-2's in the older releases, which has switches."""
-    scaling: float = dim**-0.5 if getattr(module, "scale_attn_weights", True) else 1.0
-    if getattr(module, "scale_attn_by_inverse_layer_idx", False):
-        scaling /= int(module.layer_idx) + 1  # type: ignore[arg-type]
-    return scaling
-
-
-AttentionInterface.register(ATTENTION, grouped_attention)

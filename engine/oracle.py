@@ -25,6 +25,7 @@ from engine.attribution import Answer
 from engine.draft import NoDraft, Proposals
 from engine.errors import UserError
 from engine.layout.base import Layout
+from engine.logits import Logits
 from engine.loop import Loop
 from engine.methods import method_named
 from engine.records import Prompt
@@ -224,9 +225,9 @@ class _Watch(Lossless):
         self._best: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
-        top = logits[:, 0].topk(min(BEST, logits.shape[-1]))
+        top = logits.whole[:, 0].topk(min(BEST, logits.whole.shape[-1]))
         for row, tokens, values in zip(rows, top.indices.cpu(), top.values.cpu(), strict=True):
             self._best[row.index].append((tokens, values.double()))
         return super().judge(logits, proposals, rows, sampler)
@@ -274,13 +275,13 @@ class _Recital(NoDraft, Lossless):
         return Proposals(tokens.to(layout.target.model.device), list(counts))
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = []
         for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
             kept, start = self.kept[row.index], row.length - row.prompt_length
             span = slice(start, start + count + 1)
-            mine = logits[place, : count + 1].gather(-1, kept.tokens[span].to(logits.device))
+            mine = logits.whole[place, : count + 1].gather(-1, kept.tokens[span].to(logits.device))
             apart = (mine.double().cpu() - kept.logits[span]).abs()
             self.largest = max(self.largest, float(apart.max()))
             block = self._next(row)[: count + 1]

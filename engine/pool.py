@@ -77,6 +77,10 @@ class Pool(Schedule):
             ),
         )
 
+    def refills(self, rows: list[Sequence]) -> bool:
+        assert isinstance(self.layout, Ragged)
+        return bool(self.queue) or len(self.layout.pool) > len(rows)
+
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
         self._drafted = sum(len(row.proposals) for row in record.rows) / len(record.rows)

@@ -33,15 +33,15 @@ class PackedLinear(nn.Linear):
         nn.Module.__init__(self)
         self.in_features, self.out_features = source.in_features, source.out_features
         self.weight, self.bias = source.weight, source.bias
+        # the overload itself: choosing it anew takes as long as a small multiplication
+        self._multiply = torch.ops.mkldnn._linear_pointwise.default
         self._version_packed = self.weight._version
         self._packed = torch.ops.mkldnn._reorder_linear_weight(self.weight.detach(), 8)
 
     def forward(self, input: Tensor) -> Tensor:
         if input.device.type != "cpu" or self.weight._version != self._version_packed:
             return linear(input, self.weight, self.bias)
-        packed: Tensor = torch.ops.mkldnn._linear_pointwise(
-            input, self._packed, self.bias, "none", [], ""
-        )
+        packed: Tensor = self._multiply(input, self._packed, self.bias, "none", [], "")
         return packed
 
 

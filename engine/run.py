@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from engine.adaptive import LARGEST, Adaptive, DraftTokens, Fixed, Selective
+from engine.accept import Lossless
+from engine.adaptive import LARGEST, Adaptive, Auto, DraftTokens, Fixed, Selective
 from engine.audit import Audit
 from engine.costs import Costs
 from engine.draft import Drafter, ModelDraft, NoDraft
@@ -288,7 +289,9 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
     if settings.draft_tokens != "auto":
         draft_tokens = Fixed(settings.draft_tokens)
     else:
-        draft_tokens = Selective(costs) if pair.draft is None else Adaptive(costs)
+        auto_choice: Auto = Selective(costs) if pair.draft is None else Adaptive(costs)
+        auto_choice.hurries = method.draft is ModelDraft and method.accept is Lossless
+        draft_tokens = auto_choice
     known = costs if auto else None
     if pair.draft is not None:
         drafter = method.draft(pair.draft.context, known)

@@ -120,7 +120,7 @@ class Sampler:
         """
         logits = self.proposable(model, logits)
         if self.sampling.greedy:
-            return model.token_ids(logits.argmax(dim=-1)), None
+            return model.token_ids(logits.max(dim=-1).indices), None
         q = warp(logits, self.sampling)
         if model.hot_ids is not None or q.shape[-1] < self.vocabulary:
             ids = model.token_ids(torch.arange(q.shape[-1], device=q.device))

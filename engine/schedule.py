@@ -55,6 +55,14 @@ class Schedule(ABC):
     def choose(self) -> Chosen | None:
         """The rows of the next round; None when every row has ended."""
 
+    def refills(self, rows: list[Sequence]) -> bool:
+        """Whether others take the place of a row that ends, or of the whole batch next round.
+
+        Args:
+            rows: that take part in this round.
+        """
+        return bool(self.queue)
+
     def observe(self, record: RoundRecord) -> None:  # noqa: B027
         """Learn from a finished round."""
 
@@ -64,6 +72,9 @@ class Schedule(ABC):
 
 class FixedBatches(Schedule):
     """B prompts at a time, each batch to its end. Rows that end leave at once."""
+
+    def refills(self, rows: list[Sequence]) -> bool:
+        return False
 
     def choose(self) -> Chosen | None:
         if self.layout.rows:

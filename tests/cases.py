@@ -72,7 +72,7 @@ def heard(
 
     def judge(logits: Any, proposals: Any, rows: Any, sampler: Any) -> Any:
         for place, row in enumerate(rows):
-            found[row.index, row.length] = logits[place, 0].clone()
+            found[row.index, row.length] = logits.whole[place, 0].clone()
         return original(logits, proposals, rows, sampler)
 
     accept.judge = judge  # type: ignore[method-assign]

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import random
+from dataclasses import dataclass, replace
+from typing import Any
 
 import pytest
 
-from engine.adaptive import Adaptive
+from engine.adaptive import Adaptive, Selective
 from engine.costs import Costs
-from engine.records import Phases, RoundRecord, RowRound
+from engine.oracle import Oracle
+from engine.records import Phases, RoundRecord, RowRound, Summary
+from engine.run import Run
+from engine.settings import Settings
+from tests.tiny import mixed_prompts, tiny_pair
 
 ROWS = 8
+
+
+@dataclass
+class Row:
+    """As much of a row as a choice depends on."""
+
+    index: int
+    remaining: int = 100
+
+
+BATCH: Any = [Row(index) for index in range(ROWS)]
 
 
 def decode(
@@ -22,7 +39,7 @@ def decode(
     chooser = Adaptive(Costs())
     seconds, tokens, chosen = 0.0, 0, []
     for number in range(1, rounds + 1):
-        k = chooser.choose(ROWS).draft_tokens
+        k = chooser.choose(BATCH, refilled=True).draft_tokens
         rows = []
         for row in range(ROWS):
             accepted = 0
@@ -68,7 +85,7 @@ def test_where_drafting_pays_k_is_near_the_best(seed: int) -> None:
 
 def test_every_choice_says_why() -> None:
     chooser = Adaptive(Costs())
-    assert chooser.choose(ROWS).reason == "measuring K = 0"
+    assert chooser.choose(BATCH, refilled=True).reason == "measuring K = 0"
 
 
 def test_text_is_no_merit_of_k() -> None:
@@ -76,7 +93,7 @@ def test_text_is_no_merit_of_k() -> None:
     chooser = Adaptive(Costs())
     chosen = []
     for number in range(1, 80):
-        k = chooser.choose(ROWS).draft_tokens
+        k = chooser.choose(BATCH, refilled=True).draft_tokens
         rows = [
             RowRound(row=row, proposals=(1,) * 4, accepted=4, committed=(1,) * 5, by_text=True)
             if row % 2
@@ -88,3 +105,27 @@ def test_text_is_no_merit_of_k() -> None:
         chooser.observe(RoundRecord(round=number, rows=tuple(rows), draft_tokens=k, seconds=phases))
         chosen.append(k)
     assert chosen[-40:].count(0) >= 36
+
+
+def test_where_nobody_waits_only_the_late_rows_propose() -> None:
+    chooser = Selective(Costs())
+    batch: Any = [Row(0, remaining=40), Row(1, remaining=39), Row(2, remaining=3)]
+    assert chooser.choose(batch, refilled=True).rows is None
+    choice = chooser.choose(batch, refilled=False)
+    assert choice.rows == {0}, "at one token a round row 0 is the last"
+    assert "1 that hold" in choice.reason
+
+
+@pytest.mark.parametrize("method", ["eqspec", "rollback", "slotspec", "exspec"])
+@pytest.mark.parametrize("lookup", [False, True])
+def test_hurrying_some_rows_changes_no_token(method: str, lookup: bool) -> None:
+    pair = replace(tiny_pair(), draft=None) if lookup else tiny_pair()
+    prompts = mixed_prompts(7, seed=2)
+    settings = Settings(method=method, batch_size=3, draft_tokens="auto", max_new_tokens=24)
+    *records, summary = Run(pair, settings, prompts).records()
+    assert isinstance(summary, Summary)
+    answers = Oracle(pair).answers(prompts, Settings(max_new_tokens=24))
+    assert [row.output_ids for row in summary.rows] == [a.output_ids for a in answers]
+    rounds = [record for record in records if isinstance(record, RoundRecord)]
+    hurried = any("hold the others up" in record.draft_reason for record in rounds)
+    assert hurried == (method != "rollback"), "rollback cuts all rows to the shortest"

@@ -8,6 +8,7 @@ from engine.confidence import BINS, Confidence, Stopping
 from engine.costs import Costs
 from engine.draft import ModelDraft
 from engine.oracle import Oracle
+from engine.price import Price
 from engine.records import RoundRecord, Summary
 from engine.run import Run
 from engine.settings import Settings
@@ -17,12 +18,12 @@ from tests.tiny import mixed_prompts, tiny_pair
 class Known(Costs):
     """Costs that do not depend on the clock."""
 
-    def __init__(self, least: float, worth: float = 0.0) -> None:
+    def __init__(self, token: float, worth: float = 0.0) -> None:
         super().__init__()
-        self._least, self._worth = least, worth
+        self._token, self._worth = token, worth
 
-    def least_chance(self, otherwise: float) -> float:
-        return self._least
+    def price(self, otherwise: float) -> Price:
+        return Price(token=self._token)
 
     def draft_tokens_worth(self) -> float:
         return self._worth

@@ -16,6 +16,7 @@ from engine.accept import Lossless
 from engine.errors import UserError
 from engine.graphs import FixedShapes, Shape, require_graphs
 from engine.kv import KVStore
+from engine.logits import Logits
 from engine.model import LanguageModel
 from engine.pairs.load import Pair
 from engine.records import Prompt, RoundRecord, Summary
@@ -59,8 +60,8 @@ def watched() -> Iterator[list[Tensor]]:
     seen: list[Tensor] = []
     judge = Lossless.judge
 
-    def look(self: Lossless, logits: Tensor, proposals: Any, rows: Any, sampler: Any) -> Any:
-        seen.extend(logits[i, : n + 1].clone() for i, n in enumerate(proposals.counts))
+    def look(self: Lossless, logits: Logits, proposals: Any, rows: Any, sampler: Any) -> Any:
+        seen.extend(logits.whole[i, : n + 1].clone() for i, n in enumerate(proposals.counts))
         return judge(self, logits, proposals, rows, sampler)
 
     with pytest.MonkeyPatch.context() as patch:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -12,9 +13,10 @@ from engine.costs import Costs
 from engine.draft import Proposals
 from engine.hybrid import SureText, merged
 from engine.intervene import force
-from engine.lookup import LONGEST, SuffixIndex
+from engine.lookup import LONGEST, Chance
 from engine.oracle import Oracle
 from engine.phrases import PhraseTable
+from engine.price import Price
 from engine.records import RoundRecord, Summary
 from engine.run import Run
 from engine.sequence import Sequence
@@ -23,6 +25,19 @@ from tests.cases import SPECULATIVE
 from tests.tiny import prompts_of, tiny_pair
 
 REPEATS = [5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6, 7]
+
+
+class Known(Costs):
+    """Costs that do not depend on the clock."""
+
+    def __init__(self, price: Price) -> None:
+        super().__init__()
+        self._known = price
+
+    def price(self, otherwise: float) -> Price:
+        return self._known
+
+
 PROMPTS = prompts_of([REPEATS, [30, 11, 4, 21], [*REPEATS, 8], [12]])
 
 
@@ -113,15 +128,14 @@ def test_a_token_given_by_hand_comes_before_text(draft_tokens: Any) -> None:
 
 def test_a_match_that_is_not_proposed_teaches_nothing() -> None:
     """What then became of a phrase would be counted as the match's own."""
-    text = SureText(PhraseTable({(7,): (33, 0.9)}), Costs())
+    text = SureText(PhraseTable({(7,): (33, 0.9)}), Known(Price(token=0.1)))
     row = Sequence(prompts_of([REPEATS])[0], budget=9, context=64, eos_ids=frozenset())
-    index = SuffixIndex()
-    index.extend(row)
-    assert text.continuation(index, row, 3, 0.1)[0] == 8
-    assert text.continuation(index, row, 3, 0.85) == [33], "the match is worth less than that"
-    before = text._chances[LONGEST].worth(0.1, 8)
-    layout: Any = None
+    layout: Any = SimpleNamespace(rows=[row])
+    sampler: Any = None
+    assert text.propose(layout, [3], sampler).tokens[0, 0] == 8
+    text._chances[LONGEST] = Chance(0.3, 0.5)
+    before = text._chances[LONGEST].joint(8)
     for _ in range(40):
-        text.continuation(index, row, 3, 0.85)
-        text.learn(layout, row, accepted=0, proposed=1)
-    assert text._chances[LONGEST].worth(0.1, 8) == before
+        assert text.propose(layout, [3], sampler).tokens[0, 0] == 33, "the match is unsure"
+        text.learn(layout, row, accepted=1, proposed=1)
+    assert text._chances[LONGEST].joint(8) == before

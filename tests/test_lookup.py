@@ -11,12 +11,11 @@ import pytest
 from click.testing import CliRunner
 from safetensors.numpy import save_file
 
-from engine.costs import Costs
 from engine.errors import UserError
 from engine.lookup import Chance, PhraseDraft, SuffixIndex
 from engine.oracle import Oracle
 from engine.phrases import PhraseTable
-from engine.records import Phases, Prompt, RoundRecord, RowRound, Summary
+from engine.records import Prompt, Summary
 from engine.run import Run
 from engine.sequence import Sequence
 from engine.settings import CORRECT_METHODS, Sampling, Settings
@@ -61,15 +60,24 @@ def test_a_row_that_grows_is_indexed_as_if_it_had_always_been_so_long() -> None:
     assert index.continuation(sequence, 4) == looked_up(sequence, 4)
 
 
-def test_chances_are_learned() -> None:
+def test_chances_are_learned_by_depth() -> None:
     chance = Chance(0.5, 0.5)
-    assert chance.worth(least=0.2, count=5) == 2
-    for _ in range(100):
-        chance.learn(accepted=5, proposed=5)
-    assert chance.worth(least=0.2, count=5) == 5
+    assert chance.joint(3) == pytest.approx([0.5, 0.25, 0.125])
     for _ in range(1000):
-        chance.learn(accepted=0, proposed=5)
-    assert chance.worth(least=0.2, count=5) == 0
+        chance.learn(accepted=2, proposed=5)
+    first, second, third, fourth = chance.joint(4)
+    assert first > 0.98
+    assert second > 0.97
+    assert third < 0.01
+    # nothing was seen of what comes after a rejected one
+    assert fourth == pytest.approx(third / 2)
+
+
+def test_what_was_not_proposed_teaches_nothing() -> None:
+    chance = Chance(0.5, 0.5)
+    for _ in range(1000):
+        chance.learn(accepted=2, proposed=2)
+    assert chance.joint(3)[2] == pytest.approx(0.5, abs=0.02)
 
 
 def test_a_table_says_what_followed_most_often_longest_context_first() -> None:
@@ -145,19 +153,6 @@ def test_phrases_are_lossless_under_sampling_too() -> None:
     assert [r.output_ids for r in summary.rows] == [r.output_ids for r in again.rows]
 
 
-def test_a_proposal_pays_from_the_chance_that_covers_its_cost() -> None:
-    costs = Costs()
-    assert costs.least_chance(0.2) == 0.2
-    for fed in (4, 8, 12, 4, 8, 12):
-        rows = tuple(
-            RowRound(row=i, committed=(1,), proposals=(1,) * (fed // 4 - 1)) for i in range(4)
-        )
-        seconds = Phases(verify=0.040 + 0.001 * fed)
-        costs.observe(RoundRecord(round=1, rows=rows, seconds=seconds))
-    # one token more costs 1 ms; 4 tokens in about 48 ms are 83 a second
-    assert costs.least_chance(0.2) == pytest.approx(0.083, abs=0.01)
-
-
 def test_the_command_makes_a_table(tmp_path: Path) -> None:
     data = tmp_path / "own.safetensors"
     tokens = np.array([1, 2, 3, 4, 1, 2, 3, 4], np.int32)
@@ -172,9 +167,9 @@ def test_a_phrase_that_is_not_accepted_is_proposed_less_and_less() -> None:
     """How common it is elsewhere is a first guess only."""
     draft = PhraseDraft(PhraseTable({(5,): (6, 0.6)}))
     row = Sequence(prompts_of([[4, 5]])[0], budget=9, context=64, eos_ids=frozenset())
-    assert draft.phrase(row, 3, 0.3) == [6]
+    assert draft.phrase(row, 3, 0.3).tokens == [6]
     layout: Any = None
     for _ in range(12):
-        draft.phrase(row, 3, 0.3)
+        draft._made[row.index] = draft.phrase(row, 3, 0.0)
         draft.learn(layout, row, accepted=0, proposed=1)
-    assert draft.phrase(row, 3, 0.3) == []
+    assert draft.phrase(row, 3, 0.3).tokens == []

@@ -310,7 +310,7 @@ async def test_playing_stops_where_a_breakpoint_applies(tmp_path: Path, home: Pa
         await pilot.press("space")
         await until(pilot, lambda: "◉ round=7" in screen_text(app))
         assert app.playhead.cursor == Cursor(7)
-        assert "round=7 in round 7" in said(app)
+        await until(pilot, lambda: "round=7 in round 7" in said(app))
         await pilot.press("space")
         await until(pilot, lambda: app.playhead.cursor.round > 8)
         app.breaking.add("round=2")

@@ -23,6 +23,7 @@ from engine.costs import Costs
 from engine.draft import ModelDraft, Proposals
 from engine.feed import Feed
 from engine.kv import KVStore, Write
+from engine.logits import Logits
 from engine.pairs.load import Pair
 from engine.records import Prompt
 from engine.rejection import Rejection
@@ -139,14 +140,15 @@ class ShortestOfFour(Shortest):
     """rollback as in batches of four: the shortest acceptance of hundreds is always 0."""
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = []
         for start in range(0, len(rows), 4):
             four = slice(start, start + 4)
             probs = None if proposals.probs is None else proposals.probs[four]
             part = Proposals(proposals.tokens[four], proposals.counts[four], probs)
-            verdicts += super().judge(logits[four], part, rows[four], sampler)
+            judged = Logits(logits.whole[four], [count + 1 for count in part.counts])
+            verdicts += super().judge(judged, part, rows[four], sampler)
         return verdicts
 
 

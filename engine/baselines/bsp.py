@@ -80,6 +80,7 @@ class Holes(Layout):
         *,
         keep: int = 0,
         counts: list[int] | None = None,
+        latest: bool = False,
     ) -> Tensor:
         places = [self.place(row) for row in self.rows]
         block = ids.new_zeros((len(self._batch), ids.shape[1]))

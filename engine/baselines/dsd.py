@@ -20,6 +20,7 @@ from engine.draft import ModelDraft, Proposals
 from engine.feed import Feed
 from engine.kv import LedgerArray, Write
 from engine.layout.base import Layout, MaskArray, Settled, Side
+from engine.logits import Logits
 from engine.records import Span
 from engine.sampling import Sampler
 from engine.sequence import Sequence
@@ -60,6 +61,7 @@ class PilingPadding(Layout):
         *,
         keep: int = 0,
         counts: list[int] | None = None,
+        latest: bool = False,
     ) -> Tensor:
         """The draft, as `generate` runs it: the rectangle, then a token at a time."""
         start, tokens = self._length + offset, ids.shape[1]
@@ -203,7 +205,7 @@ class FirstWrong(Lossless):
     """The accepted prefix and the draft's first wrong token, in place of the bonus."""
 
     def judge(
-        self, logits: Tensor, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = super().judge(logits, proposals, rows, sampler)
         return [replace(v, bonus=_token_at(v.proposals, v.accepted)) for v in verdicts]

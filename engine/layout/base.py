@@ -175,6 +175,7 @@ class Layout(ABC):
         *,
         keep: int = 0,
         counts: list[int] | None = None,
+        latest: bool = False,
     ) -> Tensor:
         """Run one side over a block.
 
@@ -185,9 +186,11 @@ class Layout(ABC):
             keep: last tokens that need logits; 0 = all.
             counts: how many tokens of each row are real, where that is known: the model
                 then computes only those (`Feed.counts`).
+            latest: whether these are the last ones of each row, and not the first.
 
         Returns:
-            Logits [rows, tokens kept, head columns].
+            Logits [rows, tokens kept, head columns], or [real tokens, head columns], row
+            after row, where counts are given and the block was packed.
         """
 
     def verify(self, block: Tensor, counts: list[int]) -> Tensor:
@@ -198,7 +201,8 @@ class Layout(ABC):
             counts: K_i + 1 of each row.
 
         Returns:
-            Logits [rows, K + 1, vocabulary]; beyond a row's count they mean nothing.
+            Logits [rows, K + 1, vocabulary], where beyond a row's count they mean nothing,
+            or [real tokens, vocabulary] (`engine.logits`).
         """
         if not self.strict and self.target.fixed is None:
             return self.feed(self.target, block, -1, counts=counts)

@@ -48,6 +48,7 @@ class Rectangle(Layout):
         *,
         keep: int = 0,
         counts: list[int] | None = None,
+        latest: bool = False,
     ) -> Tensor:
         rows, tokens = ids.shape
         start = self._length + offset
@@ -61,7 +62,9 @@ class Rectangle(Layout):
         store = self.grid(side)
         cells = np.arange(rows)[:, None] * store.columns + columns
         seen = torch.from_numpy(mask)[:, None]
-        block = Feed(ids, positions, seen, write, counts, pack=not self.strict, ahead=offset >= 0)
+        block = Feed(
+            ids, positions, seen, write, counts, latest, pack=not self.strict, ahead=offset >= 0
+        )
         return side.run(block, cells=cells, keep=keep, store=store)
 
     def grid(self, side: Side) -> KVStore:

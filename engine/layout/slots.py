@@ -86,11 +86,11 @@ class Slots(Layout):
         *,
         keep: int = 0,
         counts: list[int] | None = None,
+        latest: bool = False,
     ) -> Tensor:
         lengths = np.array([row.length for row in self.rows], np.int64)
         columns = lengths[:, None] + offset + np.arange(ids.shape[1])
-        logits = self._run(side, ids, columns, counts, keep=keep, ahead=offset >= 0)
-        return logits[: len(self.rows)]
+        return self._run(side, ids, columns, counts, keep=keep, latest=latest, ahead=offset >= 0)
 
     def _run(
         self,
@@ -100,6 +100,7 @@ class Slots(Layout):
         counts: list[int] | None,
         *,
         keep: int = 0,
+        latest: bool = False,
         ahead: bool = False,
     ) -> Tensor:
         """Feed a block whose tokens are written to given columns, [rows, tokens].
@@ -108,13 +109,14 @@ class Slots(Layout):
         the target always runs over every slot, and reads every column of it. With graphs
         both models run over every slot, and read one of a few widths.
         """
+        live = len(columns)
         strict = self.strict and side is self.target
         whole = strict or side.fixed is not None
         read = self.columns if strict else int(columns.max()) + 1
         if side.fixed is not None:
             read = side.fixed.read(read)
         if whole:
-            live, tokens = columns.shape
+            tokens = columns.shape[1]
             empty = self.slots - live
             ids = pad(ids, (0, 0, 0, empty))
             columns = np.pad(columns, ((0, empty), (0, 0)), constant_values=-1)
@@ -131,10 +133,12 @@ class Slots(Layout):
             mask=torch.from_numpy(mask)[:, None],
             write=write,
             counts=counts,
+            latest=latest,
             pack=not whole,
             ahead=ahead,
         )
-        return side.run(block, cells=cells, keep=keep, fixed=whole)
+        logits = side.run(block, cells=cells, keep=keep, fixed=whole)
+        return logits[:live] if whole else logits
 
     def _prefill_in_blocks(self, first: int) -> None:
         """Prefill the rows from place `first` on in blocks of the one shape of strict mode."""
