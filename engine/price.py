@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
 from engine.load import APART, CELL, load
 
-LEAST = 0.05
+LEAST = 0.12
 """Chance of acceptance below which nothing is proposed, however little it costs."""
 
 
@@ -59,8 +60,8 @@ FREE = Price(token=0.0)
 def depths(rows: Seq[Seq[float]], price: Price) -> list[int]:
     """How many proposals each row makes: the most tokens a second of the whole round.
 
-    All rows go as deep as is good for each, up to some depth common to all; from there on a
-    row goes alone, which has to be worth what it costs.
+    All rows go as deep as is good for each, up to some depth common to all. From there on a
+    row goes alone, if that raises the tokens a second that it makes.
 
     Args:
         rows: for each row, the chance that its first, its first two, … are accepted.
@@ -69,18 +70,18 @@ def depths(rows: Seq[Seq[float]], price: Price) -> list[int]:
         return [len(chances) for chances in rows]
     alone = [price.depth(chances) for chances in rows]
     plain = load([1] * len(rows))
-    made, tokens, seconds = [0] * len(rows), float(price.rows), price.rows * price.row
+    made, pace = [0] * len(rows), 1.0 / price.row if price.row else math.inf
     for common in range(1, max(alone, default=0) + 1):
         tried = [min(common, depth) for depth in alone]
         gained = sum(sum(chances[:depth]) for chances, depth in zip(rows, tried, strict=True))
         taken = price.token * (load([depth + 1 for depth in tried]) - plain)
-        if (price.rows + gained) * seconds > tokens * (price.rows * price.row + taken):
-            made = tried
-            tokens, seconds = price.rows + gained, price.rows * price.row + taken
+        tried_pace = (price.rows + gained) / (price.rows * price.row + taken or 1.0)
+        if tried_pace > pace:
+            made, pace = tried, tried_pace
     for place, (chances, depth) in enumerate(zip(rows, alone, strict=True)):
-        gained = sum(chances[made[place] : depth])
-        taken = price.token * (APART + (1.0 + CELL) * (depth - made[place]))
-        if gained * seconds > tokens * taken:
+        shallow = made[place]
+        pace = (1.0 + sum(chances[:shallow])) / (price.row + price.token * shallow)
+        taken = price.token * (APART + (1.0 + CELL) * (depth - shallow))
+        if sum(chances[shallow:depth]) > taken * pace:
             made[place] = depth
-            tokens, seconds = tokens + gained, seconds + taken
     return made
