@@ -94,8 +94,8 @@ class Auto(ABC):
         choice = self.decide(len(rows), wanted)
         if len(wanted) == len(rows):
             return choice
-        reason = f"{choice.reason}; only for the {len(wanted)} that hold the others up"
-        return replace(choice, reason=reason, rows=wanted)
+        late_rows = "the late row" if len(wanted) == 1 else f"the {len(wanted)} late rows"
+        return replace(choice, reason=f"{late_rows} only; {choice.reason}", rows=wanted)
 
     @abstractmethod
     def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
@@ -113,7 +113,7 @@ class Selective(Auto):
         price = self.costs.price(0.0)
         if not price.token:
             return Choice(self.largest, "measuring what a token costs")
-        reason = f"proposals accepted with a chance of {price.least:.0%} or more pay"
+        reason = f"proposals with a chance of {price.least:.0%} pay"
         return Choice(self.largest, reason)
 
 
