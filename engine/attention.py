@@ -102,8 +102,8 @@ class Attending:
         ]
         self._packed = packing is not None
         if packing is not None:
-            picks, self._back = packing.through([(b.rows, b.tokens) for b in self._bands])
-            self._picks = [Everywhere(pick) for pick in picks]
+            picks, back = packing.through([(b.rows, b.tokens) for b in self._bands])
+            self._picks, self._back = [Everywhere(pick) for pick in picks], Everywhere(back)
 
     def attend(
         self, query: Tensor, key: Tensor, value: Tensor, kind: int, scaling: float, **rest: Any

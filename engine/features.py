@@ -155,7 +155,7 @@ class FeatureModel(LanguageModel):
     ) -> dict[str, Tensor]:
         before = self._before(feed, store)
         if packing is not None:
-            before = packing.repack(before)
+            before = packing.pack(before)
         embedded = self.hf.get_input_embeddings()(ids)
         return {"inputs_embeds": self._fusion(embedded, before)}
 

@@ -98,40 +98,30 @@ class Packing:
     def __init__(self, feed: Feed, store: KVStore, device: torch.device) -> None:
         assert feed.counts is not None
         rows, tokens = feed.ids.shape
-        self.shape = (rows, tokens)
-        flat = np.flatnonzero(feed.real)
-        back = np.zeros(rows * tokens, np.int64)
-        back[flat] = np.arange(len(flat))
-        self._flat = to_device(torch.from_numpy(flat), device)
-        self._back = to_device(torch.from_numpy(back), device)
+        self._real = feed.real
+        flat = np.flatnonzero(self._real)
+        self._place = np.zeros((rows, tokens), np.int64)
+        self._place[self._real] = np.arange(len(flat))
+        self._flat = Everywhere(to_device(torch.from_numpy(flat), device))
         cells = feed.write.flat(rows, tokens, store.columns)[torch.from_numpy(flat)]
         self.write = Write(rows=feed.write.rows, read=feed.write.read, cells=cells)
 
     def pack(self, block: Tensor) -> Tensor:
-        """[rows, tokens] → [1, real tokens]."""
-        return block.reshape(-1)[self._flat][None]
+        """[rows, tokens, …] → [1, real tokens, …]."""
+        return block.reshape(-1, *block.shape[2:])[self._flat.on(block.device)][None]
 
-    def through(self, cuts: list[tuple[slice, slice]]) -> tuple[list[Tensor], Everywhere]:
+    def through(self, cuts: list[tuple[slice, slice]]) -> tuple[list[Tensor], Tensor]:
         """The way of packed tokens through rectangles (rows, tokens) that cover the block.
+
+        All of it is worked out on the host.
 
         Returns:
             For each rectangle the packed token in each of its cells, row-major (some token's
             in cells that are not real); and where, with the rectangles laid end to end,
             each packed token is then.
         """
-        picks, back, start = [], torch.zeros_like(self._flat), 0
-        grid = self._back.view(self.shape)
-        real = torch.zeros(self.shape, dtype=torch.bool, device=grid.device)
-        real.view(-1)[self._flat] = True
-        for rows, tokens in cuts:
-            pick = grid[rows, tokens].reshape(-1)
-            here = real[rows, tokens].reshape(-1)
-            cells = torch.arange(start, start + len(pick), device=pick.device)
-            back[pick[here]] = cells[here]
-            picks.append(pick)
-            start += len(pick)
-        return picks, Everywhere(back)
-
-    def repack(self, block: Tensor) -> Tensor:
-        """[rows, tokens, …] → [1, real tokens, …]."""
-        return block.reshape(-1, *block.shape[2:])[self._flat.to(block.device)][None]
+        picks = [self._place[cut].reshape(-1) for cut in cuts]
+        real = np.concatenate([self._real[cut].reshape(-1) for cut in cuts])
+        back = np.zeros(int(self._real.sum()), np.int64)
+        back[np.concatenate(picks)[real]] = np.flatnonzero(real)
+        return [torch.from_numpy(pick) for pick in picks], torch.from_numpy(back)
