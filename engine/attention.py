@@ -54,7 +54,6 @@ def bands(counts: list[int]) -> list[Band]:
     Args:
         counts: tokens of each row.
     """
-
     common = split(counts)
     found = [Band(slice(0, len(counts)), slice(0, common))]
     start = 0
@@ -92,9 +91,9 @@ class Attending:
         rows, _, tokens, _ = masks.shape
         whole = [Band(slice(0, rows), slice(0, tokens))]
         # on a GPU launching one more kernel costs more than empty cells do
-        split = packing is not None and device.type == "cpu"
-        self._bands = bands(feed.counts or []) if split else whole
-        if split and feed.latest:
+        apart = packing is not None and device.type == "cpu"
+        self._bands = bands(feed.counts or []) if apart else whole
+        if apart and feed.latest:
             self._bands = [band.mirrored(tokens) for band in self._bands]
         self._masks = [
             Everywhere(_additive(masks[band.rows, :, band.tokens], groups, dtype))
