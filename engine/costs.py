@@ -90,7 +90,7 @@ class Costs:
             otherwise: chance of acceptance that is asked for until costs are known.
         """
         if self._fit.kinds < 3 or not self._seconds:
-            return Price(token=otherwise)
+            return Price(token=otherwise, rows=max(1, self.wanted))
         slope = self._fit.slope
         rest = max(median(self._seconds) - slope * sum(self._more) / len(self._more), 0.0)
         rows = self.wanted or self._kept[-1][1]
@@ -100,14 +100,7 @@ class Costs:
         """Tokens that are made in the time of a draft's forward; 0 until that is known."""
         return _middle(self._draft_step) * self.pace
 
-    def round(
-        self,
-        rows: int,
-        draft_tokens: float,
-        *,
-        steps: float,
-        padded: bool = False,
-    ) -> float:
+    def round(self, rows: int, draft_tokens: float, *, steps: float, padded: bool = False) -> float:
         """Seconds of a round.
 
         Args:

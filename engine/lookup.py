@@ -165,13 +165,18 @@ class Chance:
 
     def joint(self, count: int) -> list[float]:
         """Chances that the first proposal, the first two, … of `count` are all accepted."""
-        joint: list[float] = (self._hits / self._trials).cumprod()[:count].tolist()
+        joint: list[float] = (self._hits / self._trials)[_depths(count)].cumprod().tolist()
         return joint
 
     def learn(self, accepted: int, proposed: int) -> None:
         """Note one row's fate."""
-        self._trials[: min(accepted + 1, proposed)] += 1.0
-        self._hits[:accepted] += 1.0
+        np.add.at(self._trials, _depths(min(accepted + 1, proposed)), 1.0)
+        np.add.at(self._hits, _depths(accepted), 1.0)
+
+
+def _depths(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
+    """Where the first `count` proposals are counted: all of the deepest together."""
+    return np.minimum(np.arange(count), LARGEST - 1)
 
 
 class SuffixIndex:

@@ -8,7 +8,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.attention import Attending, bands
+from engine.attention import Attending, bands, grouped_attention
 from engine.feed import Feed, Packing
 from engine.kv import KVStore, Write
 from engine.logits import Logits
@@ -105,8 +105,6 @@ def test_a_whole_block_is_left_as_it_is() -> None:
 
 
 def test_a_forward_without_a_plan_is_refused() -> None:
-    from engine.attention import grouped_attention
-
     query = torch.zeros(1, 1, 1, 4)
     with pytest.raises(AssertionError, match="without a plan"):
         grouped_attention(torch.nn.Module(), query, query, query, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,7 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from engine.errors import UserError
-from engine.lookup import Chance, PhraseDraft, SuffixIndex
+from engine.lookup import FIRST_GUESS, Chance, LookupDraft, PhraseDraft, SuffixIndex
 from engine.oracle import Oracle
 from engine.phrases import PhraseTable
 from engine.records import Prompt, Summary
@@ -71,6 +72,16 @@ def test_chances_are_learned_by_depth() -> None:
     assert third < 0.01
     # nothing was seen of what comes after a rejected one
     assert fourth == pytest.approx(third / 2)
+
+
+def test_a_fixed_k_may_be_larger_than_any_that_auto_considers() -> None:
+    draft = LookupDraft()
+    repeated = row(*range(20, 40), *range(20, 24))
+    layout: Any = SimpleNamespace(rows=[repeated])
+    sampler: Any = None
+    assert draft.propose(layout, [14], sampler).counts == [14]
+    draft.learn(layout, repeated, accepted=14, proposed=14)
+    assert draft._chances[3].joint(14)[-1] > Chance(*FIRST_GUESS[3]).joint(14)[-1]
 
 
 def test_what_was_not_proposed_teaches_nothing() -> None:
