@@ -12,14 +12,14 @@ import asyncio
 import sys
 from pathlib import Path
 
+from engine.config.settings import Settings
 from engine.pairs.registry import PairRequest
-from engine.prompts import read_prompts
-from engine.settings import Settings
-from tui.app import BatchspecApp
-from tui.control import Control
-from tui.live import LiveSource
-from tui.request import AppRequest
+from engine.text.prompts import read_prompts
+from tui.app.app import BatchspecApp
+from tui.cli.request import AppRequest
 from tui.screens.compare import CompareScreen
+from tui.session.control import Control
+from tui.session.live import LiveSource
 
 SIZE = (124, 36)
 WAIT = 0.1

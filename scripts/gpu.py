@@ -31,14 +31,14 @@ from gpu_models import SHAPES, Shape, largest_shape, sharing_pair, small_draft_p
 from gpu_report import Line, Report, table
 from rich.console import Console
 
-import engine.run
-from engine.bench import Sample, measure
-from engine.oracle import Oracle
+import engine.runs.run
+from engine.config.settings import BROKEN_METHODS, CORRECT_METHODS, Settings
+from engine.evaluation.bench import Sample, measure
+from engine.evaluation.oracle import Oracle
+from engine.evaluation.verify import MethodVerdict, verify
 from engine.pairs.load import Pair
-from engine.records import Prompt
-from engine.run import versions
-from engine.settings import BROKEN_METHODS, CORRECT_METHODS, Settings
-from engine.verify import MethodVerdict, verify
+from engine.records.schema import Prompt
+from engine.runs.run import versions
 
 SCHEMA = "batchspec/gpu/1"
 RATE, SPREAD = 0.7, 0.2
@@ -219,7 +219,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("no CUDA device found; --device cpu checks the script itself", file=sys.stderr)
         return 2
     if device.type != "cuda":
-        vars(engine.run)["require_graphs"] = lambda models: None
+        vars(engine.runs.run)["require_graphs"] = lambda models: None
     name = given.shape or largest_shape(device)
     report = Report(given.minutes, recorded=device.type == "cuda")
     machine = torch.cuda.get_device_name(device) if device.type == "cuda" else "CPU"

@@ -13,10 +13,10 @@ from typing import Any, NamedTuple
 import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
-from engine.model import LanguageModel
+from engine.models.causal_lm import LanguageModel
 from engine.pairs.load import Pair
-from engine.records import PairInfo
-from engine.tokenizer import Tokenizer
+from engine.records.schema import PairInfo
+from engine.text.tokenizer import Tokenizer
 
 
 class Size(NamedTuple):

@@ -8,13 +8,13 @@ from typing import Any
 import pytest
 import torch
 
-from engine.methods import METHODS
-from engine.oracle import Oracle
+from engine.config.settings import CORRECT_METHODS, Settings
+from engine.evaluation.oracle import Oracle
+from engine.methods.table import METHODS
 from engine.pairs.load import Pair
-from engine.records import Prompt, RoundRecord
-from engine.run import Run
-from engine.settings import CORRECT_METHODS, Settings
-from engine.tokenizer import Tokenizer
+from engine.records.schema import Prompt, RoundRecord
+from engine.runs.run import Run
+from engine.text.tokenizer import Tokenizer
 from tests.tiny import Finished, mixed_prompts
 
 CORRECT = [name for name in CORRECT_METHODS if name in METHODS]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from engine.errors import UserError
+from engine.config.errors import UserError
 
 
 @pytest.fixture

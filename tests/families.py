@@ -9,11 +9,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig, AutoModelForCausalLM
 
-from engine.model import LanguageModel
+from engine.models.architectures import ARCHITECTURES
+from engine.models.causal_lm import LanguageModel
 from engine.pairs.load import Pair
-from engine.records import PairInfo
-from engine.supported import ARCHITECTURES
-from engine.tokenizer import Tokenizer
+from engine.records.schema import PairInfo
+from engine.text.tokenizer import Tokenizer
 
 VOCABULARY = 40
 WINDOW = 6

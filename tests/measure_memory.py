@@ -88,15 +88,16 @@ def measure(setting: dict[str, Any]) -> dict[str, float]:
     """Estimate and peak of one setting, in this process."""
     import msgspec
 
-    import engine.compare
-    import engine.memory
-    from engine.pairs import load, room
+    import engine.evaluation.compare
+    import engine.models.device_memory
+    from engine.config.settings import Sampling, Settings
+    from engine.pairs import load
+    from engine.pairs import memory_check as room
     from engine.pairs.job import Workload
     from engine.pairs.registry import PairRequest
-    from engine.prompts import PromptEntry, encode_prompts, read_prompts
-    from engine.records import Failure
-    from engine.run import Run
-    from engine.settings import Sampling, Settings
+    from engine.records.schema import Failure
+    from engine.runs.run import Run
+    from engine.text.prompts import PromptEntry, encode_prompts, read_prompts
 
     reckoned: list[Any] = []
     original = room.needs
@@ -121,7 +122,7 @@ def measure(setting: dict[str, Any]) -> dict[str, float]:
     if len(lanes) == 1:
         records = Run(pair, lanes[0], prompts).records()
     else:
-        records = engine.compare.Compare(pair, lanes, prompts).records()
+        records = engine.evaluation.compare.Compare(pair, lanes, prompts).records()
     for record in records:
         assert not isinstance(record, Failure), record
     (need,) = reckoned[0].values()

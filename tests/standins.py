@@ -29,7 +29,7 @@ from transformers import (
 )
 from transformers.models.auto.modeling_auto import AutoModelForCausalLM
 
-from engine.prompts import shipped_prompts
+from engine.text.prompts import shipped_prompts
 
 COMMIT = "5" * 40
 

@@ -12,7 +12,7 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from engine.records import (
+from engine.records.schema import (
     PairInfo,
     Phases,
     PoolRow,

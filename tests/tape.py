@@ -72,7 +72,7 @@ class HostWatch(TorchDispatchMode):
 
 
 class Tape:
-    """Stands in for `engine.graphs.Graph`."""
+    """Stands in for `engine.models.cuda_graphs.Graph`."""
 
     made = 0
     replayed = 0

@@ -11,12 +11,12 @@ from typing import Any
 import torch
 from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausalLM
 
-from engine.model import LanguageModel
+from engine.config.settings import Settings
+from engine.models.causal_lm import LanguageModel
 from engine.pairs.load import Pair
-from engine.records import PairInfo, Prompt, RoundRecord, RowRound, Summary, Violation
-from engine.run import Run
-from engine.settings import Settings
-from engine.tokenizer import Tokenizer
+from engine.records.schema import PairInfo, Prompt, RoundRecord, RowRound, Summary, Violation
+from engine.runs.run import Run
+from engine.text.tokenizer import Tokenizer
 
 VOCABULARY = 40
 EOS = 2

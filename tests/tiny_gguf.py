@@ -13,7 +13,7 @@ import torch
 from transformers import LlamaConfig, LlamaForCausalLM
 
 from engine.pairs.smollm2 import Source
-from engine.tokenizer import byte_alphabet
+from engine.text.tokenizer import byte_alphabet
 
 SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 MERGES = ("h e", "he r", "Ġ her")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from engine.records import RoundRecord
+from engine.records.schema import RoundRecord
 from tui.tour.scene import Scene
-from tui.view.cursor import LAST, Phase
+from tui.view.state.cursor import LAST, Phase
 
 
 def gains(record: RoundRecord) -> list[int]:

@@ -8,12 +8,12 @@ from typing import Any
 
 from textual.pilot import Pilot
 
-from engine.records import Record
-from engine.settings import Settings
-from engine.worker import Progress
+from engine.config.settings import Settings
+from engine.records.schema import Record
+from engine.runs.worker import Progress
 from tests import synthetic
-from tui.app import BatchspecApp
-from tui.control import Control
+from tui.app.app import BatchspecApp
+from tui.session.control import Control
 
 
 class MadeUp:

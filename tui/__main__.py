@@ -1,5 +1,5 @@
 """`python -m tui`, the same as the command."""
 
-from tui.cli import main
+from tui.cli.main import main
 
 main()

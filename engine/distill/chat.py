@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from engine.chat import THINKING
+from engine.text.chat import THINKING
 
 _MARK = "\u2063MARK\u2063"
 

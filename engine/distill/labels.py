@@ -18,9 +18,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from engine.distill.checkpoint import replace_with
+from engine.config.replace_file import replace_with
 from engine.distill.tokens import TokenData
-from engine.features import StateTap
+from engine.models.eagle import StateTap
 
 
 def pad_rows(data: TokenData, indices: list[int], limit: int) -> tuple[Tensor, Tensor]:

@@ -6,7 +6,7 @@ from typing import Any
 
 import torch
 
-from engine.errors import UserError
+from engine.config.errors import UserError
 
 
 def load_target(source: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:

@@ -12,25 +12,25 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
-from engine.device import resolve_device, resolve_dtype
+from engine.config.device import resolve_device, resolve_dtype
+from engine.config.errors import RunError, UserError
+from engine.config.replace_file import NAME, replace_with
 from engine.distill.batches import Source
 from engine.distill.chat import answer_marker, eos_ids, question_ids
-from engine.distill.checkpoint import NAME, replace_with
-from engine.distill.feature_draft import build_feature_draft, save_feature_draft
 from engine.distill.generate import Request, generate
 from engine.distill.heal import bridge
 from engine.distill.labels import Labels
 from engine.distill.loading import load_target
 from engine.distill.loss import LossWeights
-from engine.distill.package import save_compact
 from engine.distill.selfdata import WritingPlan, write_data
-from engine.distill.student import build_draft, check_target, hot_vocabulary, parse_layers
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.train import FeatureTrainer, Progress, Trainer, TrainPlan
 from engine.distill.validate import validate
 from engine.distill.wire import fit_wire
 from engine.distill.yardstick import all_prompts
-from engine.errors import RunError, UserError
+from engine.models.cut_draft import build_draft, check_target, hot_vocabulary, parse_layers
+from engine.models.draft_format import save_compact
+from engine.models.eagle_format import build_feature_draft, save_feature_draft
 
 
 @dataclass(frozen=True)

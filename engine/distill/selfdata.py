@@ -13,8 +13,8 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 
+from engine.config.replace_file import replace_with
 from engine.distill.chat import eos_ids, question_ids, user_opening
-from engine.distill.checkpoint import replace_with
 from engine.distill.generate import Request, generate
 from engine.distill.questions import questions
 from engine.distill.texts import load

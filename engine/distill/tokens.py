@@ -17,7 +17,7 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file, save_file
 from torch import Tensor
 
-from engine.errors import UserError
+from engine.config.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from engine.config.errors import UserError
+from engine.config.replace_file import load_checkpoint, save_checkpoint
 from engine.distill.batches import Batch, Source, load_batch, plan_epoch
-from engine.distill.checkpoint import load_checkpoint, save_checkpoint
 from engine.distill.labels import hidden_states
 from engine.distill.loss import LossWeights, SoftLabelLoss
-from engine.errors import UserError
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from engine.distill.labels import Labels, by_length, hidden_states, pad_rows
-from engine.distill.unroll import FeatureStudent
+from engine.models.eagle_unroll import FeatureStudent
 
 AHEAD = 5
 """Steps of a feature draft that are told apart."""

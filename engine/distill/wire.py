@@ -12,10 +12,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from engine.config.errors import UserError
 from engine.distill.heal import sample
 from engine.distill.labels import Labels
-from engine.distill.unroll import FeatureStudent
-from engine.errors import UserError
+from engine.models.eagle_unroll import FeatureStudent
 
 RIDGE = 1e-2
 """Of the mean of the Gram matrix' diagonal."""

@@ -15,10 +15,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from engine.errors import UserError
-from engine.model import LanguageModel
+from engine.config.errors import UserError
+from engine.models.causal_lm import LanguageModel
 from engine.pairs.load import Pair
-from engine.tokenizer import Tokenizer
+from engine.text.tokenizer import Tokenizer
 
 Progress = Callable[[str, float | None], None]
 
@@ -57,7 +57,7 @@ def _write(pair: Pair, model: LanguageModel, place: Path) -> Path:
         made = work / place.name
         made.mkdir()
         if model.hot_ids is not None:
-            from engine.distill.package import export_full
+            from engine.models.draft_format import export_full
 
             export_full(pair.target.hf, model.hf, model.hot_ids, made)
         else:

@@ -16,7 +16,7 @@ from typing import Any
 
 from huggingface_hub import HfApi, constants, try_to_load_from_cache
 
-from engine.errors import UserError
+from engine.config.errors import UserError
 from engine.pairs.hub_download import DownloadError, Wanted, download
 from engine.pairs.registry import PairSpec
 

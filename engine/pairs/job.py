@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import torch
 
+from engine.config.settings import Settings
 from engine.pairs.registry import PairSpec
-from engine.prompts import PromptEntry
-from engine.settings import Settings
+from engine.text.prompts import PromptEntry
 
 Progress = Callable[[str, float | None], None]
 

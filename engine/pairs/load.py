@@ -12,15 +12,17 @@ import torch
 from msgspec.structs import replace
 from transformers.utils import logging as transformers_logging
 
-from engine.device import resolve_device, resolve_dtype, use_threads
-from engine.distill.feature_draft import is_feature_draft, load_feature_draft
-from engine.distill.package import is_compact, load_compact
-from engine.distill.unroll import FeatureStudent
-from engine.errors import UserError
-from engine.features import FeatureModel, FeatureReader
-from engine.model import LanguageModel
+from engine.config.device import resolve_device, resolve_dtype, use_threads
+from engine.config.errors import UserError
+from engine.drafting.ngram_table import PhraseTable
+from engine.models.causal_lm import LanguageModel
+from engine.models.draft_format import is_compact, load_compact
+from engine.models.eagle import FeatureModel, FeatureReader
+from engine.models.eagle_format import is_feature_draft, load_feature_draft
+from engine.models.eagle_unroll import FeatureStudent
 from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
+from engine.pairs.memory_check import SMOLLM2_DRAFTS, require_room
 from engine.pairs.parts import (
     eos_ids_of,
     load_model,
@@ -37,10 +39,8 @@ from engine.pairs.registry import (
     PairSpec,
     resolve,
 )
-from engine.pairs.room import SMOLLM2_DRAFTS, require_room
-from engine.phrases import PhraseTable
-from engine.records import PairInfo
-from engine.tokenizer import Tokenizer, first_difference, known_to_one
+from engine.records.schema import PairInfo
+from engine.text.tokenizer import Tokenizer, first_difference, known_to_one
 
 SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
 
@@ -77,7 +77,7 @@ def load_pair(
     """Obtain and load a pair.
 
     Args:
-        device, dtype: names of `engine.settings`; `auto` is resolved here (read what it
+        device, dtype: names of `engine.config.settings`; `auto` is resolved here (read what it
             became from `pair.target.device` and `.dtype`).
         threads: CPU threads for torch; 0 leaves torch's own choice.
         workload: what it is loaded for; before the weights are, it is checked to fit.
@@ -139,7 +139,7 @@ def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
 
 
 def _built_in_phrases(target: Any) -> PhraseTable:
-    with resources.as_file(resources.files("engine").joinpath(SMOLLM2_PHRASES)) as place:
+    with resources.as_file(resources.files("engine.pairs").joinpath(SMOLLM2_PHRASES)) as place:
         return PhraseTable.load(place, vocabulary_of(target))
 
 
@@ -203,7 +203,7 @@ def _with_built_in_draft(parts: _Parts, job: Job) -> _Parts:
             "with `batchspec-tui distill`, or use --draft lookup"
         )
     job.progress("loading the draft", None)
-    packed = resources.files("engine").joinpath(SMOLLM2_DRAFTS[spec.draft])
+    packed = resources.files("engine.pairs").joinpath(SMOLLM2_DRAFTS[spec.draft])
     with resources.as_file(packed) as place:
         return _with_compact(parts, place, job)
 

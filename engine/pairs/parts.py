@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from engine.chat import NO_THINKING, format_template, own_template
-from engine.errors import UserError, is_out_of_memory
+from engine.config.errors import UserError, is_out_of_memory
 from engine.pairs import hub
 from engine.pairs.registry import PairSpec
-from engine.tokenizer import Tokenizer
+from engine.text.chat import NO_THINKING, format_template, own_template
+from engine.text.tokenizer import Tokenizer
 
 
 def wrap(spec: PairSpec, hf: Any | None, config: Any, eos_ids: tuple[int, ...]) -> Tokenizer:

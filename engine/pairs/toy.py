@@ -113,7 +113,7 @@ def _empty(vocabulary: int, dtype: torch.dtype) -> Any:
 
 def _pieces() -> list[str]:
     """The vocabulary by id, spelled in the byte-level alphabet."""
-    from engine.tokenizer import byte_alphabet
+    from engine.text.tokenizer import byte_alphabet
 
     alphabet = byte_alphabet()
     texts: list[str | bytes] = [*(f" {word}" for word in _WORDS), *_WORDS, *_ENDINGS, *_AWKWARD]

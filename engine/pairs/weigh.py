@@ -16,11 +16,11 @@ from typing import Any
 import torch
 from transformers import AutoConfig
 
-from engine.distill.package import FACTS, WEIGHTS
-from engine.errors import UserError
-from engine.footprint import Sizes, sizes_of_config
+from engine.config.errors import UserError
+from engine.models.draft_format import FACTS, WEIGHTS
+from engine.models.memory_estimate import Sizes, sizes_of_config
+from engine.models.prepack import LARGEST_BYTES, SMALLEST, packs
 from engine.pairs.hub import cannot_load, weight_files
-from engine.prepack import LARGEST_BYTES, SMALLEST, packs
 
 _TABLES = ("embed", "wte", "wpe")
 """Parts of the names of tables, which are looked up and not multiplied by."""
@@ -68,7 +68,7 @@ def weigh(directory: Path, config: Any, dtype: torch.dtype, device: torch.device
 def weigh_compact(
     directory: Path, target: Sizes, dtype: torch.dtype, device: torch.device
 ) -> Sizes:
-    """The sizes of a draft that stands on its target's tables (`engine.distill.package`)."""
+    """The sizes of a draft that stands on its target's tables (`engine.models.draft_format`)."""
     facts = json.loads((directory / FACTS).read_text(encoding="utf-8"))
     columns = int(facts.get("hot_vocab", target.columns))
     shapes = shapes_in(directory / WEIGHTS)

@@ -8,13 +8,9 @@ from typing import Any
 from textual import events, on
 from textual.screen import Screen
 
-from engine.errors import UserError
-from engine.records import Failure
-from engine.settings import LIMITS
-from tui.change import Changes, replaced
-from tui.control import Control
-from tui.faultlab import FaultLab
-from tui.playhead import Playhead
+from engine.config.errors import UserError
+from engine.config.settings import LIMITS
+from engine.records.schema import Failure
 from tui.screens.copying import open_copy
 from tui.screens.error import ErrorScreen
 from tui.screens.faulting import open_fault_lab
@@ -22,10 +18,14 @@ from tui.screens.inspect import InspectScreen
 from tui.screens.intervening import open_interventions
 from tui.screens.methods import MethodScreen
 from tui.screens.searching import open_search, walk_hits
-from tui.view.cursor import Cursor
-from tui.view.frame import CellMode, Frame
-from tui.view.search import Hits
-from tui.view.texts import visible_rows
+from tui.session.changes import Changes, replaced
+from tui.session.control import Control
+from tui.session.fault_lab import FaultLab
+from tui.session.playhead import Playhead
+from tui.view.panes.texts import visible_rows
+from tui.view.state.cursor import Cursor
+from tui.view.state.frame import CellMode, Frame
+from tui.view.state.search import Hits
 from tui.widgets.tensor import TensorSection, TokenPicked
 
 

@@ -13,7 +13,7 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from tui.showable import showable
+from tui.view.showable import showable
 from tui.widgets.section import Heading
 
 

@@ -13,9 +13,9 @@ from textual.screen import ModalScreen
 from textual.widgets import Input, OptionList
 from textual.widgets.option_list import Option
 
-from engine.errors import UserError
-from tui.breaking import Breaking
-from tui.showable import showable
+from engine.config.errors import UserError
+from tui.session.breakpoints import Breaking
+from tui.view.showable import showable
 from tui.widgets.section import Heading
 
 EXAMPLE = 'accept=0 row=3, invariant, finish, diverge, text="foo", …'

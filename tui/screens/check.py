@@ -14,15 +14,15 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.records import Failure
-from engine.worker import State
-from tui.checking import Checked, CheckSource
-from tui.control import Control
+from engine.records.schema import Failure
+from engine.runs.worker import State
 from tui.screens.loading import LoadingPane
-from tui.showable import showable
-from tui.view.check import Entry, detail_lines, entries, entry_line, head_line, summary_lines
-from tui.view.frame import Frame
+from tui.session.check import Checked, CheckSource
+from tui.session.control import Control
 from tui.view.lines import Line
+from tui.view.panes.check import Entry, detail_lines, entries, entry_line, head_line, summary_lines
+from tui.view.showable import showable
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 from tui.widgets.styles import palette_of

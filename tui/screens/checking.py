@@ -5,12 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from engine.foreign import Foreign
-from engine.worker import Progress
-from tui.checking import Checked, CheckingSource, CheckSource
-from tui.control import Control
+from engine.evaluation.check.outputs import Foreign
+from engine.runs.worker import Progress
 from tui.screens.ask import AskScreen
 from tui.screens.check import CheckScreen
+from tui.session.check import Checked, CheckingSource, CheckSource
+from tui.session.control import Control
 
 if TYPE_CHECKING:
     from tui.screens.actions import RunScreen

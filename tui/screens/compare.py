@@ -10,16 +10,16 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
-from engine.errors import UserError
-from engine.worker import State
-from tui.comparison import CompareControl, under
-from tui.keys import bindings
-from tui.playhead import Playhead
+from engine.config.errors import UserError
+from engine.runs.worker import State
+from tui.app.keys import bindings
 from tui.screens.actions import RunScreen
 from tui.screens.methods import MethodScreen
-from tui.view.compare import Comparison, LaneFrame, lane_frame
-from tui.view.frame import Frame
-from tui.view.verdict import rates
+from tui.session.compare import CompareControl, under
+from tui.session.playhead import Playhead
+from tui.view.panes.verdict import rates
+from tui.view.state.compare import Comparison, LaneFrame, lane_frame
+from tui.view.state.frame import Frame
 from tui.widgets.compare import CompareBar, LaneTabs
 from tui.widgets.keybar import KeyBar
 from tui.widgets.lanes import LaneFocused, LaneView

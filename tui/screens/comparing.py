@@ -6,12 +6,12 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.settings import Settings
-from engine.worker import State
-from tui.comparison import CompareControl, ComparingSource, lane_settings
-from tui.control import Control
-from tui.playhead import Playhead
+from engine.config.settings import Settings
+from engine.runs.worker import State
 from tui.screens.compare import CompareScreen
+from tui.session.compare import CompareControl, ComparingSource, lane_settings
+from tui.session.control import Control
+from tui.session.playhead import Playhead
 
 if TYPE_CHECKING:
     from tui.screens.actions import RunScreen

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from tui.clipboard import copy
-from tui.reproduce import command_line
+from tui.app.clipboard import copy
 from tui.screens.ask import Choice, ChooseScreen
-from tui.view.frame import Frame
+from tui.session.reproduce import command_line
+from tui.view.state.frame import Frame
 
 if TYPE_CHECKING:
     from tui.screens.actions import RunScreen

@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from engine.counted import counted
-from engine.records import Failure
-from tui.showable import showable
-from tui.view.frame import Frame
+from engine.config.counted import counted
+from engine.records.schema import Failure
 from tui.view.lines import Line, wrap
+from tui.view.showable import showable
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 

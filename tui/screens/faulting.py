@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from engine.faults import FAULTS
-from tui.faultlab import METHOD, FaultLab, RestartingSource
+from engine.config.faults import FAULTS
 from tui.screens.faults import FaultScreen
+from tui.session.fault_lab import METHOD, FaultLab, RestartingSource
 
 if TYPE_CHECKING:
     from tui.screens.actions import RunScreen

@@ -13,10 +13,10 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.faults import FAULTS, Fault
-from tui.showable import showable
-from tui.view.frame import Frame
+from engine.config.faults import FAULTS, Fault
 from tui.view.lines import Line, wrap
+from tui.view.showable import showable
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 

@@ -6,9 +6,9 @@ from typing import Any
 
 from textual import events
 
-from tui.forking import ForkControl
-from tui.playhead import Playhead
 from tui.screens.compare import CompareScreen
+from tui.session.fork import ForkControl
+from tui.session.playhead import Playhead
 
 STAYS = "What a lane of a fork runs is settled: F in the single run forks anew."
 

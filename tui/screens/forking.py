@@ -6,21 +6,21 @@ from typing import TYPE_CHECKING
 
 from msgspec.structs import replace
 
-from engine.errors import UserError
-from engine.faults import FAULTS
-from engine.settings import Settings
-from tui.change import replaced
-from tui.faultlab import METHOD
-from tui.forking import ForkControl, ForkingSource, settings_at
-from tui.playhead import Playhead
+from engine.config.errors import UserError
+from engine.config.faults import FAULTS
+from engine.config.settings import Settings
 from tui.screens.ask import AskScreen, Choice, ChooseScreen
 from tui.screens.fork import ForkScreen
 from tui.screens.intervening import SETTINGS, Setting, typed
 from tui.screens.methods import MethodScreen
+from tui.session.changes import replaced
+from tui.session.fault_lab import METHOD
+from tui.session.fork import ForkControl, ForkingSource, settings_at
+from tui.session.playhead import Playhead
 
 if TYPE_CHECKING:
-    from tui.control import Control
     from tui.screens.actions import RunScreen
+    from tui.session.control import Control
 
 NO_FAULT = "none"
 

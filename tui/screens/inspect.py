@@ -9,11 +9,11 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from tui.showable import showable
-from tui.view.closeup import CloseUp, close_up, title, waiting_title, waiting_words
-from tui.view.frame import Frame
-from tui.view.inspect import inspect_lines
 from tui.view.lines import Line, wrap
+from tui.view.panes.inspect import inspect_lines
+from tui.view.showable import showable
+from tui.view.state.closeup import CloseUp, close_up, title, waiting_title, waiting_words
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.errors import UserError
-from tui.change import ChangingSource
+from engine.config.errors import UserError
 from tui.screens.ask import AskScreen, Choice, ChooseScreen
+from tui.session.changes import ChangingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable

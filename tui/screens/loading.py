@@ -7,9 +7,9 @@ import time
 from textual.app import ComposeResult
 from textual.screen import Screen
 
-from tui.showable import showable
-from tui.view.frame import Frame
 from tui.view.lines import Line, width_of
+from tui.view.showable import showable
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 
 BAR = 44

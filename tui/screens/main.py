@@ -10,13 +10,13 @@ from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
-from engine.worker import State
-from tui.control import Control
-from tui.faultlab import RestartingSource
-from tui.keys import bindings
-from tui.playhead import Playhead
+from engine.runs.worker import State
+from tui.app.keys import bindings
 from tui.screens.actions import RunScreen
-from tui.view.frame import Frame
+from tui.session.control import Control
+from tui.session.fault_lab import RestartingSource
+from tui.session.playhead import Playhead
+from tui.view.state.frame import Frame
 from tui.widgets.keybar import KeyBar
 from tui.widgets.panes import (
     CostPane,

@@ -12,7 +12,7 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.settings import METHODS
+from engine.config.settings import METHODS
 from tui.widgets.section import Heading
 
 WORDS = {

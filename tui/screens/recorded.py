@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 from pathlib import Path
 
-from engine.records import Record
-from engine.settings import Settings
-from engine.worker import Progress
-from tui.comparison import CompareControl, LaneSource
-from tui.control import Control
-from tui.playhead import Playhead
+from engine.config.settings import Settings
+from engine.records.schema import Record
+from engine.runs.worker import Progress
 from tui.screens.compare import CompareScreen
 from tui.screens.faulting import open_fault_lab
-from tui.source import Source
-from tui.view.compare import Comparison
+from tui.session.compare import CompareControl, LaneSource
+from tui.session.control import Control
+from tui.session.playhead import Playhead
+from tui.session.source import Source
+from tui.view.state.compare import Comparison
 
 OVER = "A recorded run stays as it was."
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from tui.screens.ask import AskScreen
-from tui.view.search import Hits, find
+from tui.view.state.search import Hits, find
 
 if TYPE_CHECKING:
     from tui.screens.actions import RunScreen

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.records import RoundRecord, RowRound
+from engine.records.schema import RoundRecord, RowRound
 from tui.tour.scene import Answers, Spot, first_astray, spot
-from tui.view.cursor import Phase
-from tui.view.timeline import Timeline
+from tui.view.state.cursor import Phase
+from tui.view.state.timeline import Timeline
 
 Find = Callable[[Timeline, Answers], Spot | None]
 

@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from enum import Enum
 
-from engine.settings import Settings
-from engine.worker import State as WorkerState
-from tui.control import Control
-from tui.playhead import Playhead
+from engine.config.settings import Settings
+from engine.runs.worker import State as WorkerState
+from tui.session.control import Control
+from tui.session.playhead import Playhead
 from tui.tour.scene import Answers, Scene, Spot
 from tui.tour.stops import STOPS, Moment, Stop
-from tui.view.cursor import LAST, Cursor, Phase
 from tui.view.lines import Line
-from tui.view.timeline import Timeline
+from tui.view.state.cursor import LAST, Cursor, Phase
+from tui.view.state.timeline import Timeline
 
 PACE = 6.0
 """Rounds a second on the way to a spot, at least."""

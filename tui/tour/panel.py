@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tui.showable import showable
 from tui.tour.guide import Guide, State
-from tui.view.frame import Frame
 from tui.view.lines import Line, crop, spread, width_of, wrap
+from tui.view.showable import showable
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 
 WIDEST = 116

@@ -10,13 +10,13 @@ from pathlib import Path
 import msgspec
 import zstandard
 
-from engine.records import Record, RoundRecord
-from engine.settings import Settings
-from engine.worker import Progress
-from tui.request import AppRequest
+from engine.config.settings import Settings
+from engine.records.schema import Record, RoundRecord
+from engine.runs.worker import Progress
+from tui.cli.request import AppRequest
 from tui.tour.source import REFERENCE, LiveTour
 from tui.tour.stops import STOPS, Stop
-from tui.view.timeline import Timeline
+from tui.view.state.timeline import Timeline
 
 MORE = 6
 """Rounds beyond the last spot, so that there is something to walk through."""

@@ -6,9 +6,9 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engine.records import RoundRecord, RowRound
-from tui.view.cursor import LAST, Cursor, Phase
-from tui.view.timeline import Timeline
+from engine.records.schema import RoundRecord, RowRound
+from tui.view.state.cursor import LAST, Cursor, Phase
+from tui.view.state.timeline import Timeline
 
 Answers = Mapping[int, tuple[int, ...]]
 """What a correct method has answered to each row, as far as it has come."""

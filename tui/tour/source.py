@@ -7,14 +7,14 @@ from importlib import resources
 
 import msgspec
 
-from engine.errors import BatchspecError
+from engine.config.errors import BatchspecError
+from engine.config.settings import BROKEN_METHODS, Settings
 from engine.pairs.registry import resolve
-from engine.records import Prompt, Record, RoundRecord, RunHeader, Summary
-from engine.settings import BROKEN_METHODS, Settings
-from engine.trace import read_trace
-from engine.worker import Progress
-from tui.live import LiveSource
-from tui.request import AppRequest
+from engine.records.schema import Prompt, Record, RoundRecord, RunHeader, Summary
+from engine.records.trace import read_trace
+from engine.runs.worker import Progress
+from tui.cli.request import AppRequest
+from tui.session.live import LiveSource
 from tui.tour.scene import Answers
 from tui.tour.stops import BATCH, PROMPTS
 

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 
 import msgspec
 
-from engine.prompts import PromptEntry
-from engine.settings import Sampling, Settings
+from engine.config.settings import Sampling, Settings
+from engine.text.prompts import PromptEntry
 from tui.tour import finds, words
 from tui.tour.finds import Find
 from tui.tour.scene import Scene
-from tui.view.cursor import Phase
-from tui.view.frame import CellMode
 from tui.view.lines import Line
+from tui.view.state.cursor import Phase
+from tui.view.state.frame import CellMode
 
 PROMPTS = tuple(
     PromptEntry(text=text)

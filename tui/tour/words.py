@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from string import Formatter
 
-from engine.records import Violation
-from tui.showable import showable
+from engine.records.schema import Violation
 from tui.tour.finds import holes, stale, wasted
 from tui.tour.scene import Scene, first_astray
 from tui.view.lines import Line
+from tui.view.showable import showable
 
 LONGEST = 28
 """Characters of a quotation at most."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from rich.cells import cell_len, get_character_cell_size
 
-from tui.showable import fit
+from tui.view.showable import fit
 
 Piece = tuple[str, str]
 Line = list[Piece]

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 from textual import events
 
-from tui.view.compare import LaneFrame
-from tui.view.compare_status import status_line, tab_pieces
-from tui.view.frame import Frame
 from tui.view.lines import Line, spread, width_of
+from tui.view.panes.compare_status import status_line, tab_pieces
+from tui.view.state.compare import LaneFrame
+from tui.view.state.frame import Frame
 from tui.widgets.lanes import LaneFocused
 from tui.widgets.pane import Pane
 

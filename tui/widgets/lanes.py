@@ -7,13 +7,13 @@ from textual.app import ComposeResult
 from textual.containers import Vertical
 from textual.message import Message
 
-from tui.view.compare import LaneFrame
-from tui.view.frame import Frame
-from tui.view.lane import lane_rows, lane_shape, lines_per_row, row_lines
+from tui.view.batch.lane import lane_rows, lane_shape, lines_per_row, row_lines
+from tui.view.batch.paint_tensor import ZOOMS, paint_ruler
+from tui.view.batch.tensor import TensorView
 from tui.view.lines import Line, spread
-from tui.view.paint_tensor import ZOOMS, paint_ruler
-from tui.view.tensor import TensorView
-from tui.view.verdict import heading_note, heading_title, verdict_lines
+from tui.view.panes.verdict import heading_note, heading_title, verdict_lines
+from tui.view.state.compare import LaneFrame
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.panes import RowPicked
 from tui.widgets.section import Heading

@@ -8,8 +8,8 @@ from textual.geometry import Region, Size
 from textual.scroll_view import ScrollView
 from textual.strip import Strip
 
-from tui.view.frame import Frame
 from tui.view.lines import Line, Piece
+from tui.view.state.frame import Frame
 from tui.widgets.styles import palette_of
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from engine.counted import counted
-from tui.view.cost import cost_lines
-from tui.view.frame import Frame
-from tui.view.invariants import invariants_lines, rows_note
+from engine.config.counted import counted
 from tui.view.lines import Line
-from tui.view.method import method_lines, method_note, method_title
-from tui.view.texts import texts_lines, visible_rows
+from tui.view.panes.cost import cost_lines
+from tui.view.panes.invariants import invariants_lines, rows_note
+from tui.view.panes.method import method_lines, method_note, method_title
+from tui.view.panes.texts import texts_lines, visible_rows
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Section
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from textual.app import ComposeResult
 from textual.containers import Vertical
 
-from tui.view.frame import Frame
 from tui.view.lines import Line, spread
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tui.view.frame import Frame
 from tui.view.lines import Line
-from tui.view.status import status_lines
+from tui.view.panes.status import status_lines
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 
 

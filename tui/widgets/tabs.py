@@ -5,9 +5,9 @@ from __future__ import annotations
 from textual import events
 from textual.message import Message
 
-from tui.view.frame import Frame
-from tui.view.invariants import broken_pieces
 from tui.view.lines import Line, spread, width_of
+from tui.view.panes.invariants import broken_pieces
+from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 
 

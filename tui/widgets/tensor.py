@@ -6,10 +6,8 @@ from textual import events
 from textual.app import ComposeResult
 from textual.message import Message
 
-from engine.counted import counted
-from tui.view.frame import Frame
-from tui.view.lines import Line
-from tui.view.paint_tensor import (
+from engine.config.counted import counted
+from tui.view.batch.paint_tensor import (
     ZOOMS,
     Geometry,
     default_zoom,
@@ -20,9 +18,11 @@ from tui.view.paint_tensor import (
     paint_ruler,
     row_height,
 )
-from tui.view.pick import token_under
-from tui.view.tensor import TensorView, tensor_view
-from tui.view.told import UNKNOWN
+from tui.view.batch.tensor import TensorView, tensor_view
+from tui.view.lines import Line
+from tui.view.state.completed import UNKNOWN
+from tui.view.state.frame import Frame
+from tui.view.state.pick import token_under
 from tui.widgets.pane import Pane
 from tui.widgets.panes import RowPicked
 from tui.widgets.section import Section

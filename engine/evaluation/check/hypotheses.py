@@ -1,0 +1,197 @@
+"""The mistakes that are tried on a row that differs: how another engine may have read it.
+
+Those that engines for batches make: positions that jump because a padded or a rejected
+token was counted, a slot whose K/V were never written, padding that was attended to, a
+token too much or too little at the front, rejected tokens left in the cache.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from engine.evaluation.check.rescore import Reading
+from engine.records.schema import RowRound
+
+WINDOW = 16
+"""Tokens from the first difference on at which a reading is compared."""
+
+
+def plain(prompt: Sequence[int], output: Sequence[int], place: int) -> Reading:
+    """The right one: what the target picks where the row differs, and after it."""
+    ids, places = _context(prompt, output, place)
+    return Reading("right", "as it should be", ids, tuple(range(len(ids))), places)
+
+
+def readings(
+    prompt: Sequence[int],
+    output: Sequence[int],
+    place: int,
+    *,
+    draft_tokens: int,
+    longest: int,
+    bos: int | None,
+    pad: int,
+    rounds: Sequence[RowRound] = (),
+) -> Iterator[Reading]:
+    """Wrong ones, what is known for certain first.
+
+    Args:
+        place: of the first difference among the new tokens.
+        draft_tokens: K, as far as it is known.
+        longest: tokens of the longest prompt beside this one.
+        rounds: how the row came about, where that was recorded.
+    """
+    ids, places = _context(prompt, output, place)
+    yield from _recorded(prompt, ids, place, places, rounds)
+    yield from _in_front(ids, places, len(prompt), longest, bos, pad)
+    yield from _behind(ids, places, len(prompt), place, longest, pad)
+    begin, end = len(prompt), len(prompt) + place
+    for shift in _shifts(draft_tokens, longest - len(prompt)):
+        words = f"positions of all new tokens {_by(shift)}"
+        yield _shifted(ids, places, begin, shift, words)
+    for back in range(draft_tokens + 1):
+        start = end - 1 - back
+        if start <= begin:
+            break
+        for shift in _shifts(draft_tokens, 0):
+            words = f"positions from new token {start - begin} on {_by(shift)}"
+            if shift > 1:
+                words += ", as when rejected proposals were counted"
+            yield _shifted(ids, places, start, shift, words)
+    for back in range(draft_tokens + 1):
+        at = end - 2 - back
+        if at < 1:
+            break
+        name = f"new token {at - begin}" if at >= begin else f"prompt token {at}"
+        positions = tuple(range(len(ids)))
+        yield Reading(
+            "cache",
+            f"no K/V of {name} in the cache",
+            ids[:at] + ids[at + 1 :],
+            positions[:at] + positions[at + 1 :],
+            places,
+        )
+
+
+def _context(
+    prompt: Sequence[int], output: Sequence[int], place: int
+) -> tuple[tuple[int, ...], int]:
+    """What is fed so that the last places pick `output[place : place + WINDOW]`."""
+    places = min(WINDOW, len(output) - place)
+    return (*prompt, *output[: place + places - 1]), places
+
+
+def _shifts(draft_tokens: int, padding: int) -> list[int]:
+    return list(
+        dict.fromkeys([*range(1, draft_tokens + 1), -1, *([padding] if padding > 0 else [])])
+    )
+
+
+def _by(shift: int) -> str:
+    return f"{shift} too high" if shift > 0 else f"{-shift} too low"
+
+
+def _shifted(ids: tuple[int, ...], places: int, start: int, shift: int, words: str) -> Reading:
+    positions = tuple(at + shift if at >= start else at for at in range(len(ids)))
+    return Reading("positions", words, ids, positions, places)
+
+
+def _in_front(
+    ids: tuple[int, ...], places: int, prompt: int, longest: int, bos: int | None, pad: int
+) -> Iterator[Reading]:
+    if bos is not None and ids[0] != bos:
+        yield _counted("prompt", "a begin-of-sequence token in front", (bos, *ids), places)
+    if prompt > 1:
+        yield _counted("prompt", "the prompt without its first token", ids[1:], places)
+    padding = longest - prompt
+    if padding > 0:
+        words = f"{padding} padding tokens in front, attended to and counted"
+        yield _counted("padding", words, (*[pad] * padding, *ids), places)
+
+
+def _behind(
+    ids: tuple[int, ...], places: int, prompt: int, place: int, longest: int, pad: int
+) -> Iterator[Reading]:
+    """A prompt that is padded on the right."""
+    padding = longest - prompt
+    if padding <= 0:
+        return
+    padded = (*ids[:prompt], *[pad] * padding, *ids[prompt:])
+    words = f"{padding} padding tokens behind the prompt"
+    yield _counted("padding", f"{words}, attended to and counted", padded, places)
+    own = tuple(range(len(ids)))
+    columns = tuple(range(prompt, prompt + padding))
+    for start, told in (
+        (1, "masked, and the positions of the new tokens begin again at 1"),
+        (prompt, "masked, and the first new token predicted from the last of them"),
+    ):
+        if start == prompt and place:
+            continue  # that matters to the first new token alone
+        after = tuple(start + at for at in range(len(ids) - prompt))
+        positions = (*own[:prompt], *(0,) * padding, *after)
+        yield Reading("padding", f"{words}, {told}", padded, positions, places, hidden=columns)
+
+
+def _counted(kind: str, words: str, ids: tuple[int, ...], places: int) -> Reading:
+    return Reading(kind, words, ids, tuple(range(len(ids))), places)
+
+
+def _recorded(
+    prompt: Sequence[int],
+    ids: tuple[int, ...],
+    place: int,
+    places: int,
+    rounds: Sequence[RowRound],
+) -> Iterator[Reading]:
+    """What follows from the recorded rounds, exactly."""
+    if not rounds:
+        return
+    right = tuple(range(len(ids)))
+    fed = _fed_positions(prompt, rounds)
+    if len(fed) >= len(ids) and fed[: len(ids)] != right:
+        at = next(at for at, position in enumerate(fed) if position != at)
+        words = f"the positions that the trace tells (token {at} of the row at {fed[at]})"
+        yield Reading("positions", words, ids, fed[: len(ids)], places)
+    advanced = _advanced_positions(prompt, rounds)
+    if len(advanced) >= len(ids) and advanced[: len(ids)] != right:
+        words = "positions that advance by K + 1 in each round, whatever was accepted"
+        yield Reading("positions", words, ids, advanced[: len(ids)], places)
+    kept = _kept_tokens(prompt, rounds, place)
+    if len(kept) > len(prompt) + place:
+        words = "the rejected proposals left in the cache, and attended to"
+        yield _counted("cache", words, kept, 1)
+
+
+def _fed_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[int, ...]:
+    """The positions of the row's tokens as they were fed, as far as all rounds tell them."""
+    positions = list(range(len(prompt) - 1))
+    for row in rounds:
+        if len(row.positions) < 1 + len(row.proposals):
+            break
+        accepted = min(row.accepted, len(row.committed))
+        positions += row.positions[: 1 + accepted]
+        if accepted == len(row.committed):
+            break  # it ended inside the accepted tokens
+    return tuple(positions)
+
+
+def _advanced_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[int, ...]:
+    positions, start = list(range(len(prompt))), len(prompt)
+    for row in rounds:
+        positions += [start + at for at in range(len(row.committed))]
+        start += len(row.proposals) + 1
+    return tuple(positions)
+
+
+def _kept_tokens(prompt: Sequence[int], rounds: Sequence[RowRound], place: int) -> tuple[int, ...]:
+    """The row up to new token `place`, with the rejected proposals of the rounds before."""
+    kept, done = list(prompt), 0
+    for row in rounds:
+        committed = row.committed
+        if done + len(committed) > place:
+            kept += committed[: place - done]
+            break
+        accepted = min(row.accepted, len(committed))
+        kept += committed[:accepted] + row.proposals[row.accepted :] + committed[accepted:]
+        done += len(committed)
+    return tuple(kept)

@@ -1,0 +1,219 @@
+"""The wrong behaviour of each fault (`engine.config.faults`), at one seam of eqspec.
+
+Each class does one thing wrong and everything else as eqspec does. Nothing here reports
+a broken invariant; the records are read from the ledger, so they show what there is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence as Seq
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from torch import Tensor
+
+from engine.methods.eqspec import SLACK, Rectangle
+from engine.models.causal_lm import LanguageModel
+from engine.models.kv_cache import EMPTY, LedgerArray
+from engine.records.schema import Span
+from engine.rounds.acceptance import Lossless, Verdict
+from engine.rounds.draft_model import Proposals
+from engine.rounds.layout import Layout, MaskArray, Settled, Side
+from engine.rounds.ledger_spans import ledger_spans
+from engine.rounds.packed_logits import Logits
+from engine.rounds.sampling import Sampler
+from engine.rounds.sequence import Sequence
+
+
+class LedgerRectangle(Rectangle):
+    """A rectangle whose cells are described by what was written to them."""
+
+    def visible(self, row: Sequence, width: int) -> MaskArray:
+        """Which of the first `width` columns a row may attend to."""
+        mask: MaskArray = np.arange(width) >= self.paddings[row.index]
+        return mask
+
+    def attended(self, side: Side, start: int, ids: Tensor) -> MaskArray:
+        return np.stack([self.visible(row, start + ids.shape[1]) for row in self.rows])
+
+    def columns_of(self, row: Sequence) -> LedgerArray:
+        """The column of each committed token of a row."""
+        return self.paddings[row.index] + np.arange(row.length)
+
+    def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
+        return self.place(row) * side.store.columns + self.columns_of(row)[:count]
+
+    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+        assert self.target.last is not None
+        width = self.length() + len(proposals)
+        attended = self.target.last[1][self.place(row), 0, len(proposals), :width]
+        return self._spans(row, attended, cached=True)
+
+    def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
+        return self._spans(row, self.visible(row, self.length()), cached=False)
+
+    def _spans(self, row: Sequence, attended: MaskArray, *, cached: bool) -> tuple[Span, ...]:
+        place, width, store = self.place(row), len(attended), self.target.store
+        return ledger_spans(
+            store.ids[place, :width],
+            store.positions[place, :width],
+            tokens=row.tokens,
+            columns=self.columns_of(row),
+            padding=np.arange(width) < self.paddings[row.index],
+            attended=attended,
+            cached=cached,
+        )
+
+
+class ColumnPositions(LedgerRectangle):
+    """positions-not-rebuilt: the positions are the columns."""
+
+    def block_positions(self, tokens: int, offset: int, side: Side) -> LedgerArray:
+        columns = self.length() + offset + np.arange(tokens)
+        return np.tile(np.clip(columns, 0, side.model.context - 1), (len(self.rows), 1))
+
+
+class UnmovedCache(LedgerRectangle):
+    """kv-not-realigned: the K/V stay in the columns in which they are."""
+
+    def moved(self, side: Side, row: Sequence, delta: int) -> tuple[LedgerArray, LedgerArray]:
+        old, _ = super().moved(side, row, delta)
+        here = old[old < self.paddings[row.index] + delta + row.length + self.room]
+        return here, here
+
+    def settle(self) -> Settled:
+        rows = len(self.rows)
+        settled = super().settle()
+        # Cells that stay in their columns are not moved; those of a later place are, when
+        # a row has left.
+        return replace(settled, moved_bytes=0) if len(self.rows) == rows else settled
+
+
+class CausalMask(LedgerRectangle):
+    """padding-not-masked: every column is text."""
+
+    def visible(self, row: Sequence, width: int) -> MaskArray:
+        return np.ones(width, bool)
+
+
+class PadIdMask(LedgerRectangle):
+    """pad-by-token-id: every cell that holds the pad id is padding."""
+
+    def attended(self, side: Side, start: int, ids: Tensor) -> MaskArray:
+        side.stamp()
+        before = side.store.ids[: len(self.rows), :start]
+        held = np.concatenate([before, ids.cpu().numpy()], axis=1)
+        pads = np.array([row.pad_id for row in self.rows])[:, None]
+        mask: MaskArray = super().attended(side, start, ids) & (held != pads)
+        return mask
+
+    def visible(self, row: Sequence, width: int) -> MaskArray:
+        mask = super().visible(row, width)
+        columns = self.columns_of(row)
+        pads = columns[row.tokens == row.pad_id]
+        mask[pads[pads < width]] = False
+        return mask
+
+
+class UncutCache(LedgerRectangle):
+    """rejected-kv-kept: the block stays as it was written, whatever was accepted.
+
+    Attributes:
+        own: by request index, the columns (counted from the end of the padding) of the
+            committed tokens but the newest.
+    """
+
+    own: dict[int, LedgerArray]
+
+    def admit(self, rows: list[Sequence]) -> None:
+        self.own = {row.index: np.arange(row.length - 1) for row in rows}
+        super().admit(rows)
+
+    def columns_of(self, row: Sequence) -> LedgerArray:
+        padding = self.paddings[row.index]
+        return np.append(self.own[row.index] + padding, self.length() - 1)
+
+    def stale(self, row: Sequence) -> int:
+        return self.length() - self.paddings[row.index] - row.length
+
+    def settle(self) -> Settled:
+        for side in self.sides:
+            side.stamp()
+        assert self.target.last is not None
+        for row in self.rows:
+            known = self.own[row.index]
+            newest = self.length() - 1 - self.paddings[row.index]
+            new = newest + np.arange(row.length - 1 - len(known))
+            self.own[row.index] = np.concatenate([known, new])
+        places = [place for place, row in enumerate(self.rows) if row.running]
+        staying = [self.rows[place] for place in places]
+        if not staying:
+            self.rows = []
+            return Settled({})
+        shift = min(self.paddings[row.index] for row in staying)
+        filled = self.length() - 1 + self.target.last[0].shape[1]
+        moved = 0
+        for side in self.sides:
+            columns = filled + 1 - shift + self.room + SLACK
+            if not shift and len(staying) == len(self.rows) and columns <= side.store.columns:
+                continue
+            source = np.full((len(staying), columns), EMPTY, np.int64)
+            first = np.array(places)[:, None] * side.store.columns
+            source[:, : filled - shift] = first + np.arange(shift, filled)
+            moved += side.store.regrid(source)
+        self.rows, self._length = staying, filled + 1 - shift
+        self.paddings = {row.index: self.paddings[row.index] - shift for row in staying}
+        for row in staying:  # whatever lies there counts as the row's own
+            self.target.valid[row.index] = self._length - 1 - self.paddings[row.index]
+        return Settled({row.index: -shift for row in staying}, moved)
+
+
+class DraftBonus(Lossless):
+    """bonus-from-draft: the rejected proposal is committed after all."""
+
+    def judge(
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+    ) -> list[Verdict]:
+        verdicts = super().judge(logits, proposals, rows, sampler)
+        return [
+            replace(v, bonus=v.proposals[v.accepted]) if v.accepted < len(v.proposals) else v
+            for v in verdicts
+        ]
+
+
+class LingeringRow(Sequence):
+    """finished-rows-kept: an eos is seen, and the row stays."""
+
+    def commit(self, block: Seq[int]) -> list[int]:
+        kept = super().commit(block)
+        if self.finish_reason == "eos" and self.remaining > 0:
+            self.finish_reason = None
+        return kept
+
+
+class LastTokenRow(Sequence):
+    """eos-ignored: only the newest token is asked whether it ends the row."""
+
+    def end(self, block: list[int]) -> int | None:
+        return len(block) - 1 if block and block[-1] in self.eos_ids else None
+
+
+def _rectangle(kind: type[Rectangle]) -> Any:
+    def make(target: LanguageModel, draft: LanguageModel | None, plan: Any) -> Layout:
+        return kind(target, draft, room=plan.room, strict=plan.strict)
+
+    return make
+
+
+SEAMS: dict[str, dict[str, Any]] = {
+    "positions-not-rebuilt": {"layout": _rectangle(ColumnPositions)},
+    "kv-not-realigned": {"layout": _rectangle(UnmovedCache)},
+    "padding-not-masked": {"layout": _rectangle(CausalMask)},
+    "rejected-kv-kept": {"layout": _rectangle(UncutCache)},
+    "bonus-from-draft": {"accept": DraftBonus},
+    "pad-by-token-id": {"layout": _rectangle(PadIdMask)},
+    "finished-rows-kept": {"row": LingeringRow},
+    "eos-ignored": {"row": LastTokenRow},
+}
+"""By fault: the one choice of eqspec that is replaced."""

@@ -1,0 +1,131 @@
+"""What is kept: the acceptance seam."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from collections.abc import Sequence as Seq
+from dataclasses import dataclass, field, replace
+
+import torch
+
+from engine.models.host_transfer import Crossing
+from engine.records.schema import AcceptTest, BonusChoice
+from engine.rounds.draft_model import Proposals
+from engine.rounds.packed_logits import Logits
+from engine.rounds.rejection_sampler import Rejection
+from engine.rounds.sampling import Sampler
+from engine.rounds.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What became of one row's proposals.
+
+    Attributes:
+        proposals: the K_i proposed tokens.
+        accepted: length of the accepted prefix.
+        bonus: the token that the target adds after it; None where it adds none.
+        choices: the target's own choice after each fed token (greedy), K_i + 1 of them; none
+            where they did not decide.
+        finite: whether all of the row's logits were finite numbers.
+        tests, choice, forced: what an inspected run tells of them (`engine.microscope.inspect`).
+    """
+
+    proposals: tuple[int, ...]
+    accepted: int
+    bonus: int | None
+    choices: tuple[int, ...] = ()
+    finite: bool = True
+    tests: tuple[AcceptTest, ...] = field(default=())
+    choice: BonusChoice | None = None
+    forced: int = 0
+
+    @property
+    def block(self) -> list[int]:
+        """The tokens to commit, in order."""
+        accepted = list(self.proposals[: self.accepted])
+        return accepted if self.bonus is None else [*accepted, self.bonus]
+
+
+Compare = Callable[[Sequence, Seq[int], Seq[int]], int]
+"""How many of a row's proposals are accepted, given the target's own choices in their places."""
+
+
+def leading_matches(row: Sequence, proposals: Seq[int], choices: Seq[int]) -> int:
+    """The matching prefix: greedy decoding's comparison."""
+    accepted = 0
+    while accepted < len(proposals) and proposals[accepted] == choices[accepted]:
+        accepted += 1
+    return accepted
+
+
+class Lossless:
+    """The accepted prefix, and one bonus token of the target's own (paper §3).
+
+    K accepted proposals put the bonus at position K, so a round commits 1 … K + 1 tokens.
+    Greedy decoding compares ids; sampling is the rejection rule of `engine.rounds.sampling`.
+
+    Attributes:
+        compare: greedy decoding's comparison, or what stands in for it
+        (`engine.rounds.synthetic_acceptance`).
+    """
+
+    compare: Compare = staticmethod(leading_matches)
+
+    @property
+    def lossless(self) -> bool:
+        """Whether what is committed is what the target would write."""
+        return self.compare is leading_matches
+
+    def judge(
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+    ) -> list[Verdict]:
+        """Judge all rows; ids and choices cross to the host once.
+
+        Args:
+            logits: the target's.
+        """
+        highest, best = logits.best()  # a NaN or +inf anywhere in a row is its maximum
+        finite = highest.isfinite().to(torch.int64)
+        fed = proposals.tokens.to(logits.device)
+        rejection = None
+        if not sampler.sampling.greedy:
+            q = None if proposals.probs is None else proposals.probs.to(logits.device)
+            p, seed = sampler.warp(logits.whole), sampler.sampling.seed
+            rejection = Rejection(p, q, fed, proposals.counts, rows, seed)
+        parts = [fed, best, finite, *(rejection.parts if rejection else ())]
+        proposed, chosen, fine, *rest = Crossing(parts).arrived()
+        outcomes = rejection.outcomes(rest) if rejection else None
+        verdicts = []
+        for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
+            tokens = tuple(proposed[place, :count].tolist())
+            choices = tuple(chosen[place, : count + 1].tolist())
+            good = bool(fine[place, : count + 1].all())
+            if good and outcomes is not None:
+                drawn = outcomes[place]
+                verdict = Verdict(tokens, drawn.accepted, drawn.bonus, tests=drawn.tests)
+            else:
+                accepted = self.compare(row, tokens, choices)
+                decided = choices if self.lossless else ()
+                verdict = Verdict(tokens, accepted, choices[accepted], decided, good)
+            verdicts.append(verdict)
+        return verdicts
+
+
+class Shortest(Lossless):
+    """Every row is cut to the batch's shortest acceptance: no raggedness, much waste.
+
+    A row that accepted more commits its own next accepted token as the last one.
+    """
+
+    def judge(
+        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+    ) -> list[Verdict]:
+        verdicts = super().judge(logits, proposals, rows, sampler)
+        shortest = min((v.accepted for v in verdicts if v.finite), default=0)
+        return [
+            v
+            if v.accepted <= shortest
+            else replace(v, accepted=shortest, bonus=v.proposals[shortest])
+            for v in verdicts
+        ]

@@ -1,0 +1,164 @@
+"""What is proposed: the draft seam."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from engine.drafting.auto_k.confidence import Confidence, Stopping
+from engine.drafting.auto_k.costs import Costs
+from engine.rounds.layout import Layout, Side
+from engine.rounds.sampling import Sampler
+from engine.rounds.sequence import Sequence
+
+
+@dataclass(frozen=True)
+class Proposals:
+    """The proposals of a round.
+
+    Attributes:
+        tokens: [rows, K], K the longest; beyond a row's own K_i any id.
+        counts: K_i of each row.
+        probs: q, [rows, K, vocabulary]: the distribution each proposal was drawn from;
+            None where each is certain (greedy decoding, lookup).
+        texts: places of rows whose proposals are text, and no model's.
+    """
+
+    tokens: Tensor
+    counts: list[int]
+    probs: Tensor | None = None
+    texts: tuple[int, ...] = ()
+
+
+class Drafter(Protocol):
+    """Proposes, and is told what became of it."""
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        """The most that may be proposed for a row in this round, K_i."""
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        """Propose up to `counts[place]` tokens for each row of the batch."""
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        """Note how many proposals of a row were accepted and kept (before `settle`)."""
+
+
+class NoDraft:
+    """K = 0: plain autoregressive decoding through the same loop."""
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        return 0
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        return _nothing([0] * len(counts), torch.device("cpu"))
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        pass
+
+
+class ModelDraft:
+    """A draft model with its own cache, kept across rounds (design.md §3).
+
+    Each round it is fed the committed tokens from each row's valid length on: one, or two
+    after full acceptance, which leaves a slot empty; more where a row was not drafted for.
+    Where shapes are fixed, all rows are fed alike, two at least: what is fed again is
+    computed to the same.
+
+    Args:
+        context: positions that the draft has.
+        costs: where given (`--draft-tokens auto`), a row stops where one more proposal is
+            not worth what it costs (`engine.drafting.auto_k.confidence`).
+    """
+
+    def __init__(self, context: int, costs: Costs | None = None) -> None:
+        self.context = context
+        self._costs = costs
+        self._confidence = Confidence()
+        self._kinds: dict[int, list[int]] = {}
+
+    def limit(self, row: Sequence, draft_tokens: int) -> int:
+        return max(0, min(row.draft_limit(draft_tokens), self.context - row.length))
+
+    def worth_asking(self, rows: int) -> bool:
+        """Whether what so many rows may hope for is worth the draft's forward."""
+        if self._costs is None:
+            return True
+        return rows * self._confidence.usual >= self._costs.draft_tokens_worth()
+
+    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+        side = layout.draft
+        assert side is not None
+        steps = max(counts)
+        if steps == 0:
+            return _nothing(counts, side.model.device)
+        logits = self._catch_up(layout, side, counts)
+        tokens: list[Tensor] = []
+        probs: list[Tensor] = []
+        stopping = None
+        if self._costs is not None:
+            forced = [sampler.forced(row) for row in layout.rows]
+            stopping = Stopping(self._confidence, self._costs, counts, forced)
+        for step in range(steps):
+            if stopping is not None and not stopping.goes_on(step, logits):
+                break
+            token, q = sampler.propose(side.model, logits, layout.rows, step)
+            tokens.append(token)
+            if q is not None:
+                probs.append(q)
+            if step + 1 == steps or (stopping is not None and not stopping.pays(step + 1)):
+                break
+            wanted = counts if stopping is None else stopping.counts
+            going = _real(side, [int(count > step + 1) for count in wanted])
+            logits = layout.feed(side, token[:, None], step, keep=1, counts=going)[:, -1]
+        if stopping is not None:
+            counts = stopping.counts
+            self._kinds = {
+                row.index: kinds for row, kinds in zip(layout.rows, stopping.kinds, strict=True)
+            }
+        if not tokens:
+            return _nothing(counts, side.model.device)
+        return Proposals(
+            torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
+        )
+
+    def _catch_up(self, layout: Layout, side: Side, counts: list[int]) -> Tensor:
+        """Feed what was committed since a row was last drafted for; logits [rows, columns].
+
+        Rows that propose nothing are left where they are.
+        """
+        behind = [
+            max(1, row.length - side.valid[row.index]) if count else 0
+            for row, count in zip(layout.rows, counts, strict=True)
+        ]
+        widest = max(behind) if side.fixed is None else max(2, *behind)
+        widest = min(widest, max(row.length for row in layout.rows))
+        if self._costs is not None:
+            self._costs.caught_up = widest
+        block = layout.committed(widest, side.model.device)
+        fed = _real(side, behind)
+        logits = layout.feed(side, block, -widest, keep=1, counts=fed, latest=True)[:, -1]
+        for row, count in zip(layout.rows, counts, strict=True):
+            reached = side.valid[row.index] >= row.length - widest and row.length <= self.context
+            if count or (fed is None and reached):
+                side.valid[row.index] = row.length
+        return logits
+
+    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+        assert layout.draft is not None
+        self._confidence.learn(self._kinds.pop(row.index, []), accepted)
+        # where the draft's own states stood in for the target's, its K/V are a guess;
+        # the last proposal was never fed, so full acceptance leaves its slot empty
+        if proposed and not layout.draft.model.reads_features:
+            layout.draft.valid[row.index] += min(accepted, proposed - 1)
+
+
+def _real(side: Side, counts: list[int]) -> list[int] | None:
+    """How many tokens of each row are fed; None where all must be, for the shape's sake."""
+    return counts if side.fixed is None else None
+
+
+def _nothing(counts: list[int], device: torch.device) -> Proposals:
+    return Proposals(torch.zeros((len(counts), 0), dtype=torch.int64, device=device), list(counts))

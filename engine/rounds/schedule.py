@@ -1,0 +1,95 @@
+"""Who is in the batch: the schedule seam."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections import deque
+from dataclasses import dataclass, field
+from typing import Literal
+
+from engine.records.schema import PoolRow, RoundRecord
+from engine.rounds.layout import Layout
+from engine.rounds.sequence import Sequence
+
+RoundKind = Literal["batch", "grouped", "fallback", "slots"]
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """The rows of a round.
+
+    Attributes:
+        admit: rows that join now, and have to be prefilled first.
+        rows: the rows that take part, the new ones included; None: whatever the layout
+            holds once the new rows are in.
+        kind: how they are batched.
+        why: for a row, why it is where it is.
+        pool: rows that wait.
+    """
+
+    admit: list[Sequence]
+    rows: list[Sequence] | None = None
+    kind: RoundKind = "batch"
+    why: dict[int, str] = field(default_factory=dict)
+    pool: tuple[PoolRow, ...] = ()
+
+
+class Schedule(ABC):
+    """Chooses the rows of each round from a queue of prompts.
+
+    Args:
+        queue: all rows of the run, in the order of the prompts.
+        batch_size: B, rows in a batch.
+        window: W, rows in view (exspec).
+    """
+
+    def __init__(
+        self, queue: list[Sequence], layout: Layout, *, batch_size: int, window: int
+    ) -> None:
+        self.queue = deque(row for row in queue if row.running)
+        self.layout = layout
+        self.batch_size = batch_size
+        self.window = max(window, batch_size)
+
+    @abstractmethod
+    def choose(self) -> Chosen | None:
+        """The rows of the next round; None when every row has ended."""
+
+    def refills(self, rows: list[Sequence]) -> bool:
+        """Whether others take the place of a row that ends, or of the whole batch next round.
+
+        Args:
+            rows: that take part in this round.
+        """
+        return bool(self.queue)
+
+    def observe(self, record: RoundRecord) -> None:  # noqa: B027
+        """Learn from a finished round."""
+
+    def _take(self, count: int) -> list[Sequence]:
+        return [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
+
+
+class FixedBatches(Schedule):
+    """B prompts at a time, each batch to its end. Rows that end leave at once."""
+
+    def refills(self, rows: list[Sequence]) -> bool:
+        return False
+
+    def choose(self) -> Chosen | None:
+        if self.layout.rows:
+            return Chosen(admit=[])
+        admit = self._take(self.batch_size)
+        return Chosen(admit=admit) if admit else None
+
+
+class Continuous(Schedule):
+    """Rows join as soon as a slot is free, and leave as soon as they end."""
+
+    def choose(self) -> Chosen | None:
+        admit = self._take(self.batch_size - len(self.layout.rows))
+        if not admit and not self.layout.rows:
+            return None
+        first = len(self.layout.rows)
+        why = {row.index: f"joined: slot {place}" for place, row in enumerate(admit, first)}
+        return Chosen(admit=admit, kind="slots", why=why)

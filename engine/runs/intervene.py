@@ -1,0 +1,175 @@
+"""Interventions: what can be changed between two rounds, with the rows where they stand.
+
+Each is called in the engine's thread and returns the record that tells of it. From the
+next round on the run goes on otherwise; nothing that was committed is touched.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from collections.abc import Sequence as Seq
+from contextlib import contextmanager
+
+import msgspec
+
+from engine.config.errors import UserError
+from engine.config.settings import Settings
+from engine.drafting.auto_k.adaptive import Fixed
+from engine.microscope.inspect import NotingSampler
+from engine.records.schema import ChangeRecord, Prompt
+from engine.runs.run import Run
+from engine.text.prompts import PromptEntry, encode_prompts
+
+
+def change(run: Run, settings: Settings) -> ChangeRecord:
+    """Go on under other settings: method, K, B, temperature, … The models stay.
+
+    A smaller K (or one that was there before) costs nothing; for everything else the rows
+    that still run are prefilled again.
+
+    Raises:
+        UserError: the settings cannot be used; the run goes on as it was.
+    """
+    settings.check()
+    was = run.settings
+    draft_tokens = run.loop.draft_tokens
+    only_k = msgspec.structs.replace(was, draft_tokens=settings.draft_tokens) == settings
+    if (
+        only_k
+        and isinstance(draft_tokens, Fixed)
+        and settings.draft_tokens != "auto"
+        and settings.draft_tokens <= draft_tokens.largest
+        and not settings.strict
+    ):
+        draft_tokens.draft_tokens = settings.draft_tokens
+        run.settings = settings
+    else:
+        with _wanted_kept(run):
+            run.restart(settings)
+    header = run.header()
+    return _record(run, difference(was, settings), settings=header.settings)
+
+
+def difference(was: Settings, now: Settings) -> str:
+    """What differs, in words: "K = 3, B = 8"."""
+    old, new = _flat(was), _flat(now)
+    names = {"draft_tokens": "K", "batch_size": "B", "window": "W"}
+    changed = [
+        f"{names.get(name, name.replace('_', ' '))} = {value}"
+        for name, value in new.items()
+        if old[name] != value
+    ]
+    return ", ".join(changed) or "nothing changed"
+
+
+def _flat(settings: Settings) -> dict[str, object]:
+    values: dict[str, object] = msgspec.to_builtins(settings)
+    sampling = values.pop("sampling")
+    assert isinstance(sampling, dict)
+    return values | sampling
+
+
+def add_prompt(run: Run, text: str, chat: bool | None = None) -> ChangeRecord:
+    """Put a prompt at the end of the queue.
+
+    Raises:
+        UserError: it cannot run.
+    """
+    pair = run.pair
+    limit = pair.target.context
+    if pair.draft is not None:
+        limit = min(limit, pair.draft.context)
+    (encoded,) = encode_prompts([PromptEntry(text=text)], pair.tokenizer, chat, limit)
+    if encoded.error is not None:
+        raise UserError(encoded.error)
+    prompt = msgspec.structs.replace(encoded, index=len(run.prompts))
+    with _wanted_kept(run):
+        run.join(prompt)
+    return _record(run, f"prompt {prompt.index} joins", prompts=(prompt,), ids=prompt.ids)
+
+
+def go_back(run: Run, lengths: Mapping[int, int], number: int) -> ChangeRecord:
+    """Let rows go back to so many committed tokens each, and the run go on from there.
+
+    Args:
+        lengths: by request index; a row that had fewer then, or is not named, stays.
+        number: the round that they stood so after, for the record.
+    """
+    now = run.lengths()
+    earlier = {row: length for row, length in lengths.items() if length < now.get(row, 0)}
+    with _wanted_kept(run):
+        run.restart(lengths=earlier)
+    return _record(run, f"{len(earlier)} rows stand as after round {number}")
+
+
+def force(run: Run, row: int, text: str) -> ChangeRecord:
+    """Have a row's draft say this next; the target judges it like any other proposal.
+
+    Args:
+        text: what is to be proposed, or token ids as in "#1820 #11".
+
+    Raises:
+        UserError: no draft model speaks for this row, or there is nothing to say.
+    """
+    loop = run.loop
+    sequence = next((entry for entry in run.rows if entry.index == row), None)
+    if not isinstance(loop.sampler, NotingSampler):
+        raise UserError("tokens can only be forced in a run that is inspected")
+    if sequence is None or not sequence.running:
+        raise UserError(f"row {row} has ended")
+    if loop.layout.draft is None:
+        raise UserError("no draft model proposes anything in this run")
+    tokens = tokens_of(run, text)
+    loop.sampler.wanted[row] = tokens
+    said = "".join(run.pair.tokenizer.piece(token) for token in tokens)
+    return _record(run, f"row {row} is to propose “{said}”", ids=tokens)
+
+
+@contextmanager
+def _wanted_kept(run: Run) -> Iterator[None]:
+    """What is to be proposed next is asked for still when the loop is made anew."""
+    before = run.loop.sampler
+    yield
+    after = run.loop.sampler
+    if isinstance(before, NotingSampler) and isinstance(after, NotingSampler):
+        after.wanted = before.wanted
+
+
+def tokens_of(run: Run, text: str) -> tuple[int, ...]:
+    """The token ids of a text, or of "#1820 #11".
+
+    Raises:
+        UserError: none, or one that the models do not have.
+    """
+    words = text.split()
+    tokenizer = run.pair.tokenizer
+    if words and all(word[0] == "#" and word[1:].isdecimal() for word in words):
+        tokens = tuple(int(word[1:]) for word in words)
+    else:
+        tokens = tuple(token for token in tokenizer.encode(text) if token != tokenizer.bos_id)
+    known = min(tokenizer.vocabulary, run.pair.target.vocabulary)
+    unknown = [token for token in tokens if token >= known]
+    if unknown:
+        raise UserError(f"token id {unknown[0]} is outside the vocabulary (0 … {known - 1})")
+    if not tokens:
+        raise UserError("there is no token in it")
+    return tokens
+
+
+def _record(
+    run: Run,
+    what: str,
+    *,
+    settings: dict[str, object] | None = None,
+    prompts: tuple[Prompt, ...] = (),
+    ids: Seq[int] = (),
+) -> ChangeRecord:
+    return ChangeRecord(
+        lane=run.lane,
+        round=run.loop.round,
+        what=what,
+        method=run.settings.method,
+        settings=settings or {},
+        prompts=prompts,
+        pieces=run.new_pieces(ids),
+    )

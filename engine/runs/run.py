@@ -1,0 +1,326 @@
+"""A run: a pair, settings and prompts in; a stream of records out."""
+
+from __future__ import annotations
+
+import importlib.metadata
+import platform
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Sequence as Seq
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from engine.config.settings import Settings
+from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Auto, DraftTokens, Fixed, Selective
+from engine.drafting.auto_k.costs import Costs
+from engine.drafting.hybrid import HybridDraft, SureText
+from engine.drafting.ngram_table import PhraseTable
+from engine.drafting.prompt_lookup import LookupDraft, PhraseDraft
+from engine.methods.table import Method, Plan, method_named
+from engine.microscope.inspect import Inspection, NotingSampler
+from engine.microscope.kv_audit import Audit
+from engine.models.cuda_graphs import require_graphs
+from engine.models.device_memory import peak_memory_bytes, require_memory
+from engine.records.fold import Standing
+from engine.records.schema import (
+    Prompt,
+    Record,
+    RowSummary,
+    RunHeader,
+    Summary,
+    Tally,
+    Totals,
+)
+from engine.rounds.acceptance import Lossless
+from engine.rounds.draft_model import Drafter, ModelDraft, NoDraft
+from engine.rounds.round import Loop
+from engine.rounds.sampling import Sampler
+from engine.rounds.sequence import Sequence
+from engine.rounds.synthetic_acceptance import ForcedPattern
+from engine.runs.out_of_memory import attempt
+from engine.text.detokenizer import Texts
+
+if TYPE_CHECKING:
+    from engine.pairs.load import Pair
+
+
+class Run:
+    """One run of one method on one pair.
+
+    Args:
+        pair: loaded models and their tokenizer.
+        settings: checked settings; `device` and `dtype` are the pair's.
+        prompts: in the order in which outputs are wanted.
+        lane: number of the run in a comparison.
+        standing: where the rows begin, if not at the ends of their prompts: the run counts
+            its rounds on from there.
+    """
+
+    def __init__(
+        self,
+        pair: Pair,
+        settings: Settings,
+        prompts: Seq[Prompt],
+        lane: int = 0,
+        standing: Standing | None = None,
+    ) -> None:
+        self.pair = pair
+        self.settings = settings.check()
+        self.prompts = tuple(prompts)
+        self.lane = lane
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
+        self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
+        self._tally = Tally() if standing is None else standing.tally
+        self._back: dict[int, int] = {}
+        self._texts = Texts(pair.tokenizer, self.prompts)
+        if standing is not None:
+            self._stand(standing)
+        self._loop = build_loop(method, pair, self.settings, self.rows, lane)
+        if standing is not None:
+            self._loop.round, self._loop.elapsed = standing.round, standing.elapsed
+
+    def _stand(self, standing: Standing) -> None:
+        for row in self.rows:
+            was = standing.rows[row.index]
+            row.stand(was.output, rounds=was.rounds, accepted=was.accepted, drafted=was.drafted)
+            self._texts.rewind(row.index, row.output)
+
+    def header(self) -> RunHeader:
+        """The run's first record."""
+        settings = msgspec.to_builtins(self.settings)
+        settings |= settings.pop("sampling")
+        settings["own_text"] = own_text(self.pair, self.settings)
+        settings["device"] = str(self.pair.target.device)
+        settings["dtype"] = str(self.pair.target.dtype).removeprefix("torch.")
+        return RunHeader(
+            lane=self.lane,
+            method=self.settings.method,
+            pair=self.pair.info,
+            settings=settings,
+            prompts=self.prompts,
+            pieces=self._texts.pieces(i for prompt in self.prompts for i in prompt.ids),
+            versions=versions(),
+            warning=self.settings.warning,
+        )
+
+    def records(self) -> Iterator[Record]:
+        """Header, rounds, summary. Closing the iterator stops between two rounds."""
+        yield self.header()
+        yield from self.remaining()
+
+    def remaining(self) -> Iterator[Record]:
+        """The rounds that are left, and the summary."""
+        while (record := attempt(self)) is not None:
+            complete = msgspec.structs.replace(
+                self._texts.complete(record), fault=self.settings.fault, back=self._back
+            )
+            self._back = {}
+            self._tally.add(complete)
+            yield complete
+        yield self.summary()
+
+    @property
+    def loop(self) -> Loop:
+        """The rounds as they are made now; a restart puts another in its place."""
+        return self._loop
+
+    def new_pieces(self, ids: Iterable[int]) -> dict[int, str]:
+        """Text of those tokens that no record has named yet."""
+        return self._texts.new_pieces(ids)
+
+    def join(self, prompt: Prompt) -> None:
+        """Add a prompt to the end of the queue. Call between two rounds."""
+        settings = self.settings
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
+        row = new_row(method, self.pair, settings, prompt)
+        fits = row.limit <= max((other.limit for other in self.rows), default=0)
+        self.prompts += (prompt,)
+        self.rows.append(row)
+        self._texts.join(prompt)
+        if not row.running:
+            return
+        if fits and not settings.strict:
+            self._loop.schedule.queue.append(row)
+        else:
+            self.restart()
+
+    def lengths(self) -> dict[int, int]:
+        """Committed tokens of every row: a moment to which `restart` can go back."""
+        return {row.index: row.length for row in self.rows}
+
+    def restart(
+        self, settings: Settings | None = None, lengths: Mapping[int, int] | None = None
+    ) -> None:
+        """Go on under other settings, or from an earlier moment, or both.
+
+        The rows are prefilled again from their committed tokens, so nothing of the state
+        that they had survives: neither K/V nor padding. Call between two rounds, in the
+        thread that runs them; the next record is the next round of the same stream.
+
+        Args:
+            settings: method, fault, K, …; the models stay as they were loaded. None: as
+                they are.
+            lengths: by request index, how many committed tokens a row goes back to; such
+                a row runs on, though it may have ended since. Rows that are not named
+                stand where they are.
+        """
+        settings = (self.settings if settings is None else settings).check()
+        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
+        back = {} if lengths is None else dict(lengths)
+        rows = []
+        for old in self.rows:
+            row = new_row(method, self.pair, settings, old.prompt)
+            row.resume(old, back.get(old.index))
+            if row.length < old.length:
+                self._texts.rewind(row.index, row.output)
+                self._back = self._back | {row.index: row.length}
+            rows.append(row)
+        loop = build_loop(method, self.pair, settings, rows, self.lane)
+        loop.round, loop.elapsed = self._loop.round, self._loop.elapsed
+        self.settings, self.rows, self._loop = settings, rows, loop
+
+    def summary(self) -> Summary:
+        """Outputs and totals so far, rows in the order of the prompts."""
+        rows = tuple(self._row_summary(row) for row in self.rows)
+        return Summary(
+            lane=self.lane,
+            rows=rows,
+            totals=self.totals(),
+            interrupted=any(row.running for row in self.rows),
+        )
+
+    def totals(self) -> Totals:
+        """Costs and counts so far."""
+        return self._tally.totals(
+            peak_memory_bytes=peak_memory_bytes(self.pair.target.device),
+            output_tokens=sum(row.length - row.prompt_length for row in self.rows),
+        )
+
+    def _row_summary(self, row: Sequence) -> RowSummary:
+        return RowSummary(
+            index=row.index,
+            prompt_ids=row.prompt.ids,
+            output_ids=tuple(row.output),
+            text=self.pair.tokenizer.decode(row.output),
+            finish_reason=row.finish_reason or "running",
+            error=row.error,
+            rounds=row.rounds,
+            accepted=row.accepted,
+            drafted=row.drafted,
+        )
+
+
+def new_row(method: Method, pair: Pair, settings: Settings, prompt: Prompt) -> Sequence:
+    """A row that stands at the end of its prompt."""
+    return method.row(
+        prompt,
+        budget=settings.max_new_tokens,
+        context=pair.target.context,
+        eos_ids=frozenset(pair.tokenizer.eos_ids),
+        pad_id=pair.tokenizer.pad_id,
+    )
+
+
+def build_loop(
+    method: Method,
+    pair: Pair,
+    settings: Settings,
+    rows: list[Sequence],
+    lane: int = 0,
+    *,
+    columns: int | None = None,
+) -> Loop:
+    """Put a method's choices together into a round loop.
+
+    Args:
+        columns: the longest that a row may become, where the rows alone do not tell
+            (strict mode compares runs of one shape).
+    """
+    draft_tokens, drafter = drafting(method, pair, settings)
+    draft = pair.draft if draft_tokens.largest else None
+    # under strict, plain steps have the shape of the verification they are compared with
+    largest = widest(settings) if settings.strict else draft_tokens.largest
+    plan = Plan(
+        batch_size=settings.batch_size,
+        window=max(settings.window, settings.batch_size),
+        room=largest + 1,
+        columns=columns or max((row.limit for row in rows), default=1),
+        strict=settings.strict,
+        graphs=settings.cuda_graphs,
+    )
+    make = NotingSampler if settings.inspect else Sampler
+    sampler = make(settings.sampling, pair.target.vocabulary, pair.never)
+    models = [pair.target] if draft is None else [pair.target, draft]
+    if settings.cuda_graphs:
+        require_graphs(models)
+    lengths = [row.prompt_length for row in rows]
+    longest = max((row.length for row in rows), default=0)
+    require_memory(pair.target, draft, [settings], lengths, longest=longest)
+    layout = method.layout(pair.target, draft, plan)
+    accept = method.accept()
+    if settings.force_accept is not None:
+        accept.compare = ForcedPattern(settings)
+    return Loop(
+        layout=layout,
+        schedule=method.schedule(
+            rows, layout, batch_size=settings.batch_size, window=settings.window
+        ),
+        drafter=drafter,
+        accept=accept,
+        sampler=sampler,
+        draft_tokens=draft_tokens,
+        auditor=Audit(pair.target) if settings.audit else None,
+        lane=lane,
+        inspection=Inspection(sampler) if isinstance(sampler, NotingSampler) else None,
+    )
+
+
+def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftTokens, Drafter]:
+    """How many tokens are proposed, and what proposes them.
+
+    A model proposes where the pair has one; else the row's own text does, and the phrases
+    of the pair.
+    """
+    if not method.drafts or settings.draft_tokens == 0:
+        return Fixed(0), NoDraft()
+    auto = settings.draft_tokens == "auto"
+    costs = Costs()
+    draft_tokens: DraftTokens
+    if settings.draft_tokens != "auto":
+        draft_tokens = Fixed(settings.draft_tokens)
+    else:
+        auto_choice: Auto = Selective(costs) if pair.draft is None else Adaptive(costs)
+        auto_choice.hurries = method.draft is ModelDraft and method.accept is Lossless
+        draft_tokens = auto_choice
+    known = costs if auto else None
+    if pair.draft is not None:
+        drafter = method.draft(pair.draft.context, known)
+        mixed = own_text(pair, settings) and method.draft is ModelDraft
+        return draft_tokens, HybridDraft(
+            drafter, SureText(pair.phrases or PhraseTable({}), known)
+        ) if mixed else drafter
+    if pair.phrases is not None:
+        return draft_tokens, PhraseDraft(pair.phrases, known)
+    return draft_tokens, LookupDraft(known)
+
+
+def own_text(pair: Pair, settings: Settings) -> bool:
+    """Whether text is proposed before the draft model is asked."""
+    return pair.own_text if settings.own_text is None else settings.own_text
+
+
+def widest(settings: Settings) -> int:
+    """The largest K that the settings allow."""
+    return LARGEST if settings.draft_tokens == "auto" else settings.draft_tokens
+
+
+def versions() -> dict[str, str]:
+    """Versions of what the figures depend on."""
+    names = ("batchspec-tui", "torch", "transformers")
+    found = {"python": platform.python_version()}
+    for name in names:
+        try:
+            found[name] = importlib.metadata.version(name)
+        except importlib.metadata.PackageNotFoundError:
+            found[name] = "not installed"
+    return found

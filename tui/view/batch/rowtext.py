@@ -1,0 +1,160 @@
+"""A row's text in one line: its end, and where it leaves the oracle, with what was due."""
+
+from __future__ import annotations
+
+from rich.cells import cell_len
+
+from tui.view.lines import Line, crop, width_of
+from tui.view.showable import showable
+from tui.view.state.compare import LaneFrame
+from tui.view.state.match import Parting
+from tui.view.state.timeline import BLANK, Timeline
+from tui.view.state.track import RowTrack
+
+CONTEXT = 16
+"""Cells of agreement that stay in view in front of the first wrong token."""
+
+FORK = "⋔"
+"""Where the lanes of a fork part."""
+
+RIGHT, ASTRAY = ("text", "accepted"), ("astray", "astray")
+"""Styles of earlier tokens and of this round's, before the difference and after it."""
+
+
+def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
+    """The line, exactly `width` cells wide."""
+    timeline = look.frame.timeline
+    track = timeline.tracks.get(row)
+    if track is None:
+        return crop([], width)
+    line: Line = [(margin, "text")]
+    end = _end(look, track)
+    room = max(1, width - cell_len(margin) - width_of(end) - 1)
+    fresh = _fresh(look, track)
+    count = _length(look, track)
+    parting = look.match.parted_at(row, look.number)
+    if track.error:
+        line.append((showable(track.error), "broken"))
+        return crop(line, width)
+    if parting is None:
+        line += _tail(timeline, track, 0, count, fresh, room, RIGHT, _fork(look, track))
+    else:
+        line += _parted(look, timeline, track, count, fresh, room, parting)
+    if end:
+        return [*crop(line, width - width_of(end)), *end]
+    return crop([*line, ("▌", "dim")], width)
+
+
+def _length(look: LaneFrame, track: RowTrack) -> int:
+    """New tokens of the row at this cursor."""
+    return track.length_at(look.number) - track.prompt_length
+
+
+def _fork(look: LaneFrame, track: RowTrack) -> int | None:
+    """The first new token that was made after the lanes of a fork had parted."""
+    if look.fork is None or look.number < look.fork:
+        return None
+    return track.length_at(look.fork) - track.prompt_length
+
+
+def _fresh(look: LaneFrame, track: RowTrack) -> int:
+    """Where this round's tokens begin."""
+    number = look.number
+    count = track.count_at(number)
+    if not count or track.rounds[count - 1] != number:
+        return _length(look, track)
+    before = track.ends[count - 2] if count > 1 else track.prompt_length
+    return before - track.prompt_length
+
+
+def _end(look: LaneFrame, track: RowTrack) -> Line:
+    if track.finished_at(look.number):
+        return [(f" ■ {track.finish_reason}", "dim")]
+    return []
+
+
+def _parted(
+    look: LaneFrame,
+    timeline: Timeline,
+    track: RowTrack,
+    count: int,
+    fresh: int,
+    room: int,
+    parting: Parting,
+) -> Line:
+    """Agreement, what was due, what came instead, and what came of that."""
+    found = parting.divergence
+    at = found.position
+    sign: Line = []
+    if found.expected is not None:
+        due = _due(look, timeline, found.expected)
+        if due.startswith(" "):
+            sign.append((" ", "text"))
+        sign.append((f"‹{due.strip(' ') or BLANK}›", "due"))
+    if found.got is not None:
+        piece = timeline.piece(found.got).removeprefix(" ")
+        sign.append((f"≠{piece}", "diverged"))
+        at += 1
+    room -= width_of(sign)
+    fork = _fork(look, track)
+    after = _tail(timeline, track, at, count, fresh, max(0, room), ASTRAY, fork)
+    rest = room - width_of(after)
+    whole = _size(timeline, track, at, count) <= room - CONTEXT
+    if not whole and room > CONTEXT + 8:
+        cut = room - CONTEXT - 1
+        after = [(" ", "dim"), *_tail(timeline, track, at, count, fresh, cut, ASTRAY, fork)]
+        rest = CONTEXT
+    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), RIGHT, fork)
+    return [*before, *sign, *after]
+
+
+def _due(look: LaneFrame, timeline: Timeline, token: int) -> str:
+    """The text of a token that the oracle chose; the lane may never have met it."""
+    text = look.match.oracle.pieces.get(token)
+    return timeline.piece(token) if text is None else showable(text)
+
+
+def _size(timeline: Timeline, track: RowTrack, begin: int, end: int) -> int:
+    """Cells of these tokens, as far as a line can hold."""
+    if end - begin > 400:
+        return 400
+    first = track.prompt_length
+    tokens = track.tokens[first + begin : first + end]
+    return sum(cell_len(timeline.piece(token)) for token in tokens)
+
+
+def _tail(
+    timeline: Timeline,
+    track: RowTrack,
+    begin: int,
+    end: int,
+    fresh: int,
+    room: int,
+    styles: tuple[str, str],
+    fork: int | None = None,
+) -> Line:
+    """The last of the tokens `begin … end − 1` that fit; this round's in the second style.
+
+    The sign of a fork stands before token `fork`, or behind the last one if that is to come.
+    """
+    taken: Line = []
+    used, first = 0, track.prompt_length
+    if fork == end and room > 1:
+        taken.append((FORK, "parked"))
+        used += 1
+    for place in range(end - 1, begin - 1, -1):
+        piece = timeline.piece(track.tokens[first + place])
+        if place == begin and begin == 0:
+            piece = piece.removeprefix(" ")
+        size = cell_len(piece)
+        if used + size > room - (1 if place > begin else 0):
+            if used < room:
+                taken.append(("…", "dim"))
+            break
+        taken.append((piece, styles[place >= fresh]))
+        used += size
+        if place == fork and used < room:
+            taken.append((FORK, "parked"))
+            used += 1
+    taken.reverse()
+    return taken
