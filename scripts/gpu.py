@@ -42,7 +42,7 @@ from engine.runs.run import versions
 
 SCHEMA = "batchspec/gpu/1"
 RATE, SPREAD = 0.7, 0.2
-"""Forced acceptance: of a proposal, and how far rows differ."""
+"""Synthetic acceptance: of a draft token, and how far rows differ."""
 
 # ---- outputs -------------------------------------------------------------------------------
 

@@ -1,7 +1,7 @@
 """Pairs of random weights in the shapes of real ones, made on the device, without a download.
 
 Time depends on the shapes and not on the values. What does depend on the values is which
-proposals are accepted, so there are two drafts: the target's own first layers, which agree
+draft tokens are accepted, so there are two drafts: the target's own first layers, which agree
 with it often since its later layers add little (to compare outputs), and a small model of its
 own, which never does (to measure time, with acceptance forced).
 """
@@ -86,7 +86,7 @@ def sharing_pair(target: Any) -> Pair:
 
 
 def small_draft_pair(target: Any, shape: Shape) -> Pair:
-    """A target, and a draft of its own shape, whose proposals are worth nothing."""
+    """A target, and a draft of its own shape, whose draft tokens are worth nothing."""
     draft = _random(shape.draft, target.device, target.dtype, seed=1)
     return _pair(target, draft, "a small model")
 

@@ -70,10 +70,10 @@ def heard(
     original = accept.judge
     found: dict[tuple[int, int], torch.Tensor] = {}
 
-    def judge(logits: Any, proposals: Any, rows: Any, sampler: Any) -> Any:
+    def judge(logits: Any, draft_token_ids: Any, rows: Any, sampler: Any) -> Any:
         for place, row in enumerate(rows):
             found[row.index, row.length] = logits.whole[place, 0].clone()
-        return original(logits, proposals, rows, sampler)
+        return original(logits, draft_token_ids, rows, sampler)
 
     accept.judge = judge  # type: ignore[method-assign]
     return found, [record for record in job.records() if isinstance(record, RoundRecord)]

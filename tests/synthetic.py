@@ -34,7 +34,7 @@ PROMPTS = (
     "Q : Why does bread rise when it is baked ? A :",
     "Translate to German : the weather is fine today",
     "def fibonacci ( n ) :",
-    "Summarise : batch decoding verifies the proposals of many rows at once , but each row "
+    "Summarise : batch decoding verifies the draft tokens of many rows at once , but each row "
     "accepts a different number of them , and so the rows drift apart",
     "List three colours :",
     "A train leaves at nine and drives for two hours . When does it arrive ?",
@@ -271,41 +271,43 @@ def one_round(
         while accepted < count and rng.random() < 0.68:
             accepted += 1
         wrong = [vocabulary.id(" " + rng.choice(words)) for _ in range(count)]
-        proposals = tuple(new[:accepted] + wrong[accepted:count])
-        drafts.append((proposals, accepted, tuple(new[: accepted + 1])))
+        draft_token_ids = tuple(new[:accepted] + wrong[accepted:count])
+        drafts.append((draft_token_ids, accepted, tuple(new[: accepted + 1])))
     widest = max(len(committed) for _, _, committed in drafts)
-    block = max(len(proposals) for proposals, _, _ in drafts)
+    block = max(len(draft_token_ids) for draft_token_ids, _, _ in drafts)
     after = max(len(row.tokens) + len(new) for row, (_, _, new) in zip(rows, drafts, strict=True))
     out: list[RowRound] = []
     violations: list[Violation] = []
-    for place, (row, (proposals, accepted, committed)) in enumerate(zip(rows, drafts, strict=True)):
+    for place, (row, (draft_token_ids, accepted, committed)) in enumerate(
+        zip(rows, drafts, strict=True)
+    ):
         before = len(row.tokens)
         own = Span(kind="content", length=before, position=0, attended=True)
         draft = Span(
             kind="stale",
-            length=max(1, len(proposals)),
-            tokens=proposals,
+            length=max(1, len(draft_token_ids)),
+            tokens=draft_token_ids,
             position=before,
             attended=True,
         )
-        drafted = (draft,) if proposals else ()
+        drafted = (draft,) if draft_token_ids else ()
         row.tokens.extend(committed)
         row.accepted += accepted
-        row.drafted += len(proposals)
+        row.drafted += len(draft_token_ids)
         row.rounds += 1
         content = len(row.tokens)
         all_own = Span(kind="content", length=content, position=0, attended=True)
         pad = row.pad
         if method == "slotspec":
             fed: tuple[Span, ...] = (own, *drafted)
-            tail = proposals[accepted + 1 :]
+            tail = draft_token_ids[accepted + 1 :]
             stale = (Span(kind="stale", length=len(tail), tokens=tail, position=content),)
             kept: tuple[Span, ...] = (all_own, *(stale if tail else ()))
             new_pad = 0
         elif method == "bsp":
             fed = (*row.blocks, Span(kind="content", length=1, first=before - 1), *drafted)
             fed = (*row.blocks, *drafted)
-            holes = len(proposals) - accepted
+            holes = len(draft_token_ids) - accepted
             position = length + 0
             taken = Span(
                 kind="content",
@@ -314,12 +316,12 @@ def one_round(
                 position=position,
                 attended=True,
             )
-            hole = Span(kind="stale", length=holes, tokens=proposals[accepted:])
+            hole = Span(kind="stale", length=holes, tokens=draft_token_ids[accepted:])
             bonus = Span(
                 kind="content",
                 length=1,
                 first=content - 1,
-                position=position + len(proposals),
+                position=position + len(draft_token_ids),
                 attended=True,
             )
             row.blocks += [span for span in (taken, hole, bonus) if span.length]
@@ -331,7 +333,7 @@ def one_round(
                         invariant="I2",
                         row=row.index,
                         message=f"positions {position + accepted} to "
-                        f"{position + len(proposals) - 1} were skipped",
+                        f"{position + len(draft_token_ids) - 1} were skipped",
                         since=number,
                     )
                 )
@@ -364,7 +366,7 @@ def one_round(
             RowRound(
                 row=row.index,
                 place=place,
-                proposals=proposals,
+                draft_token_ids=draft_token_ids,
                 accepted=accepted,
                 bonus=committed[-1],
                 committed=committed,
@@ -374,7 +376,7 @@ def one_round(
                 delta=delta,
                 kv_length=content - 1,
                 draft_kv_length=content - 1,
-                positions=tuple(range(before - 1, before + len(proposals))),
+                positions=tuple(range(before - 1, before + len(draft_token_ids))),
                 fed=fed,
                 kept=kept,
                 text="".join(vocabulary.pieces[token] for token in committed),

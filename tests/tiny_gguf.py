@@ -20,7 +20,7 @@ MERGES = ("h e", "he r", "Ġ her")
 VOCABULARY = [*SPECIAL, *byte_alphabet(), "he", "her", "Ġher"]
 TEMPLATE = "{% for m in messages %}<|im_start|>{{ m['content'] }}<|im_end|>{% endfor %}"
 
-HIDDEN, HEADS, KV_HEADS, LAYERS = 32, 4, 2, 2
+HIDDEN, HEADS, KV_HEADS, DRAFT_MODEL = 32, 4, 2, 2
 
 
 def tiny_model() -> Any:
@@ -32,7 +32,7 @@ def tiny_model() -> Any:
                 vocab_size=len(VOCABULARY),
                 hidden_size=HIDDEN,
                 intermediate_size=64,
-                num_hidden_layers=LAYERS,
+                num_hidden_layers=DRAFT_MODEL,
                 num_attention_heads=HEADS,
                 num_key_value_heads=KV_HEADS,
                 max_position_embeddings=128,
@@ -47,7 +47,7 @@ def tiny_model() -> Any:
 def write_gguf(path: Path, *, architecture: str = "llama") -> None:
     """Write `tiny_model` as llama.cpp would, in the 4-bit format where shapes allow."""
     writer = gguf.GGUFWriter(str(path), architecture)
-    writer.add_block_count(LAYERS)
+    writer.add_block_count(DRAFT_MODEL)
     writer.add_context_length(128)
     writer.add_embedding_length(HIDDEN)
     writer.add_feed_forward_length(64)

@@ -16,24 +16,24 @@ def gains(record: RoundRecord) -> list[int]:
 def one_token_a_row(scene: Scene) -> None:
     assert len(scene.record.rows) == 4
     assert gains(scene.record) == [1, 1, 1, 1]
-    assert not any(row.proposals for row in scene.record.rows)
+    assert not any(row.draft_token_ids for row in scene.record.rows)
 
 
-def proposals_wait(scene: Scene) -> None:
+def draft_tokens_wait(scene: Scene) -> None:
     assert scene.spot.cursor.phase is Phase.DRAFT
-    assert len(scene.row.proposals) > 1
+    assert len(scene.row.draft_token_ids) > 1
 
 
 def some_are_accepted(scene: Scene) -> None:
     assert scene.spot.cursor.phase is Phase.VERIFY
-    assert 0 < scene.row.accepted < len(scene.row.proposals)
+    assert 0 < scene.row.accepted < len(scene.row.draft_token_ids)
 
 
 def the_bonus_lands(scene: Scene) -> None:
     row = scene.row
     assert scene.spot.cursor.phase is Phase.ACCEPT
-    assert row.committed == (*row.proposals[: row.accepted], row.bonus)
-    assert row.bonus != row.proposals[row.accepted]
+    assert row.committed == (*row.draft_token_ids[: row.accepted], row.bonus)
+    assert row.bonus != row.draft_token_ids[row.accepted]
 
 
 def rows_gain_unequally(scene: Scene) -> None:
@@ -69,7 +69,7 @@ def padding_piles_up(scene: Scene) -> None:
 
 def a_wrong_bonus(scene: Scene) -> None:
     row = scene.row
-    assert row.bonus == row.proposals[row.accepted]
+    assert row.bonus == row.draft_token_ids[row.accepted]
     assert ("I5", row.row) in {(entry.invariant, entry.row) for entry in scene.record.violations}
 
 
@@ -114,7 +114,7 @@ def a_row_joins(scene: Scene) -> None:
 
 CLAIMS: dict[tuple[str, int], Callable[[Scene], None]] = {
     ("plain", 0): one_token_a_row,
-    ("speculation", 0): proposals_wait,
+    ("speculation", 0): draft_tokens_wait,
     ("speculation", 1): some_are_accepted,
     ("speculation", 2): the_bonus_lands,
     ("raggedness", 0): rows_gain_unequally,

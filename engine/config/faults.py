@@ -95,7 +95,7 @@ _ALL = (
         name="rejected-kv-kept",
         title="Rejected K/V kept",
         text=(
-            "The cache is not cut back after verification. The rejected proposals' K/V stay "
+            "The cache is not cut back after verification. The rejected draft tokens' K/V stay "
             "where they were written, count as the row's own, and each later query attends to "
             "words that were never said. Every row grows by K + 1 slots a round, so nothing is "
             "ever ragged and nothing has to be moved: it even looks faster."
@@ -110,7 +110,7 @@ _ALL = (
         name="bonus-from-draft",
         title="The bonus is the draft's",
         text=(
-            "After the accepted prefix comes the proposal that was just rejected, not the token "
+            "After the accepted prefix comes the draft token that was just rejected, not the token "
             "that the target chose in its place. One wrong word a round is enough: the target "
             "then goes on consistently from a text that it would not have written."
         ),

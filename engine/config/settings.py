@@ -58,8 +58,8 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     dtype: str = "auto"
     threads: int = 0
     strict: bool = False
-    own_text: bool | None = None
-    """Whether a row's own text is proposed where it repeats itself, and the pair's phrases where
+    prompt_lookup: bool | None = None
+    """Whether a row's own text is drafted where it repeats itself, and the pair's n-grams where
     they are all but sure, before the draft model is asked (`engine.drafting.hybrid`). None: as the
     pair says."""
     cuda_graphs: bool = False
@@ -67,7 +67,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     audit: bool = False
     fault: str = ""
     force_accept: float | None = None
-    """Rate at which proposals are accepted by a seeded pattern in place of the comparison."""
+    """Rate at which draft tokens are accepted by a seeded pattern in place of the comparison."""
     force_spread: float = 0.0
     """How far the rows' own rates lie about it."""
     inspect: bool = False

@@ -1,6 +1,6 @@
 """What the draft learns from: the target's hidden states at each token, kept in a file.
 
-It is the final state, and for a feature draft those of some layers beside it.
+It is the final state, and for an EAGLE-style draft those of some layers beside it.
 
 The frozen shared head turns a state into the exact distribution at a small price, so the target
 runs once over each sequence however long the training is. The file is memory-mapped: it takes

@@ -24,13 +24,13 @@ from engine.distill.loading import load_target
 from engine.distill.loss import LossWeights
 from engine.distill.selfdata import WritingPlan, write_data
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
-from engine.distill.train import FeatureTrainer, Progress, Trainer, TrainPlan
+from engine.distill.train import EagleTrainer, Progress, Trainer, TrainPlan
 from engine.distill.validate import validate
 from engine.distill.wire import fit_wire
 from engine.distill.yardstick import all_prompts
 from engine.models.cut_draft import build_draft, check_target, hot_vocabulary, parse_layers
 from engine.models.draft_format import save_compact
-from engine.models.eagle_format import build_feature_draft, save_feature_draft
+from engine.models.eagle_format import build_eagle_draft, save_eagle_draft
 
 
 @dataclass(frozen=True)
@@ -57,7 +57,7 @@ class DistillSettings:
     validate_every: int = 250
     checkpoint_seconds: float = 45.0
     max_steps: int | None = None
-    reads: str = ""  # layers whose states a feature draft reads; "" = an ordinary draft
+    reads: str = ""  # layers whose states an EAGLE-style draft reads; "" = an ordinary draft
 
 
 @dataclass(frozen=True)
@@ -125,7 +125,7 @@ def distill_model(
     data = gather(target, tokenizer, settings, work, tell, stop)
     hot_ids = hot_tokens(target, [d for d, _ in data], settings, work, eos)
     draft: Any = (
-        build_feature_draft(target, layers, reads, hot_ids)
+        build_eagle_draft(target, layers, reads, hot_ids)
         if reads
         else build_draft(target, layers, hot_ids)
     )
@@ -167,7 +167,7 @@ def distill_model(
         max_steps=settings.max_steps,
         seed=settings.seed,
     )
-    trainer = (FeatureTrainer if reads else Trainer)(draft, sources, eos, plan, work)
+    trainer = (EagleTrainer if reads else Trainer)(draft, sources, eos, plan, work)
     if settings.resume and trainer.resume():
         tell(Stage("train", note=f"resumed at step {trainer.step}"))
     total = sum(len(tokens.tokens) for tokens, _ in data)
@@ -187,7 +187,7 @@ def distill_model(
             "dtype": str(draft.lm_head.weight.dtype).removeprefix("torch."),
         },
     }
-    save = save_feature_draft if reads else save_compact
+    save = save_eagle_draft if reads else save_compact
     save(settings.out, draft, layers, hot_ids, int8=settings.int8, figures=final)
     tell(Stage("done", figures=final))
     return settings.out
@@ -207,12 +207,12 @@ def parse_reads(text: str, total: int) -> list[int]:
 
 
 def check_reads(layers: list[int], reads: list[int]) -> None:
-    """A feature draft keeps the target's last layers, and reads the one in front of them."""
+    """An EAGLE-style draft keeps the target's last layers, and reads the one in front of them."""
     if reads and layers[0] - 1 not in reads:
         raise UserError(
-            f"--reads must name layer {layers[0] - 1}, in front of the first that is kept"
+            f"--eagle-layers must name layer {layers[0] - 1}, in front of the first that is kept"
             if layers[0]
-            else "--reads goes with late layers, such as --layers 27-29 --reads 2,14,26"
+            else "--eagle-layers goes with late layers, as in --layers 27-29 --eagle-layers 2,14,26"
         )
 
 

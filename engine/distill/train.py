@@ -36,7 +36,7 @@ class TrainPlan:
     validate_every: int = 250
     max_steps: int | None = None
     seed: int = 0
-    ahead: int = 3  # steps that a feature draft is unrolled for
+    ahead: int = 3  # steps that an EAGLE-style draft is unrolled for
     fade: float = 0.8  # weight of each of these steps against the one before
 
 
@@ -229,8 +229,8 @@ class Trainer:
         self.save()
 
 
-class FeatureTrainer(Trainer):
-    """A feature draft is trained on its own states as well, some steps ahead."""
+class EagleTrainer(Trainer):
+    """An EAGLE-style draft is trained on its own states as well, some steps ahead."""
 
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         device = self.live[0].device

@@ -10,10 +10,10 @@ import torch
 from torch import Tensor
 
 from engine.distill.labels import Labels, by_length, hidden_states, pad_rows
-from engine.models.eagle_unroll import FeatureStudent
+from engine.models.eagle_unroll import EagleStudent
 
 AHEAD = 5
-"""Steps of a feature draft that are told apart."""
+"""Steps of an EAGLE-style draft that are told apart."""
 
 
 @dataclass(frozen=True)
@@ -40,8 +40,9 @@ class Figures:
 def rounds(steps: Sequence[Sequence[bool]], draft_tokens: int) -> tuple[int, int]:
     """Accepted tokens and rounds of greedy speculation over an answer.
 
-    ``steps[j][t]`` says whether the draft, given the answer before t, proposes the target's token t
-    as the proposal j of a round; the last of ``steps`` stands for all further ones, and an ordinary
+    ``steps[j][t]`` says whether the draft, given the answer before t, drafts the target's token t
+    as the draft token j of a round; the last of ``steps`` stands for all further ones, and an
+    ordinary
     draft, to which the place in a round makes no difference, has one only. A round accepts the hits
     up to the first miss and commits the target's token after them.
     """
@@ -69,7 +70,7 @@ def validate(
     """Teacher-forced figures on the answers of ``labels``; ``head`` is the target's full head.
 
     Greedy speculation conditions the draft on nothing but the answer itself, so the hits of one
-    teacher-forced pass give its rounds exactly; for a feature draft, of one pass a step.
+    teacher-forced pass give its rounds exactly; for an EAGLE-style draft, of one pass a step.
     """
     data = labels.data
     chosen = [
@@ -81,7 +82,7 @@ def validate(
     for group in by_length(data, chosen, 4096, labels.limit):
         ids, real = pad_rows(data, group, labels.limit)
         truth = labels.rows(group, ids.shape[1]).to(head.device)
-        if isinstance(draft, FeatureStudent):
+        if isinstance(draft, EagleStudent):
             states = list(draft.unroll(ids.to(head.device), truth.to(head.dtype), AHEAD))
         else:
             states = [hidden_states(draft, ids)]

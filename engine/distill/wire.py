@@ -1,4 +1,4 @@
-"""The wire between target and feature draft, fitted in closed form before it is trained.
+"""The wire between target and EAGLE-style draft, fitted in closed form before it is trained.
 
 The draft's layers are the target's own last ones, which expect the state in front of them at
 the draft's token. That state is not known (it is what the target would have to compute), but a
@@ -15,16 +15,14 @@ from torch import Tensor
 from engine.config.errors import UserError
 from engine.distill.heal import sample
 from engine.distill.labels import Labels
-from engine.models.eagle_unroll import FeatureStudent
+from engine.models.eagle_unroll import EagleStudent
 
 RIDGE = 1e-2
 """Of the mean of the Gram matrix' diagonal."""
 
 
 @torch.inference_mode()
-def fit_wire(
-    student: FeatureStudent, labels: Labels, first: int, *, tokens: int = 200_000
-) -> float:
+def fit_wire(student: EagleStudent, labels: Labels, first: int, *, tokens: int = 200_000) -> float:
     """Fit `Features.project`, `Fusion.token` and `Fusion.own` to the states of a data set.
 
     Args:

@@ -13,8 +13,8 @@ from torch.nn.functional import pad
 
 from engine.drafting.auto_k.adaptive import LARGEST
 from engine.drafting.auto_k.price import LEAST
-from engine.drafting.prompt_lookup import LONGEST, Found, PhraseDraft, SuffixIndex
-from engine.rounds.draft_model import ModelDraft, Proposals
+from engine.drafting.prompt_lookup import LONGEST, Found, NgramDraft, SuffixIndex
+from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
@@ -23,12 +23,12 @@ WORTH = 0.5
 """Chance of acceptance from which text is preferred to the model."""
 
 
-class SureText(PhraseDraft):
+class SureText(NgramDraft):
     """Where a draft model is asked too: matches of three tokens in the row's own text, and
     what the target nearly always says next, for with less to go by the model knows better.
 
     Attributes:
-        least: chance of acceptance from which a text is preferred to the model's proposals.
+        least: chance of acceptance from which a text is preferred to the model's draft tokens.
     """
 
     least = WORTH
@@ -39,11 +39,11 @@ class SureText(PhraseDraft):
             match = self.match(size, tokens)
             if match.chances and match.chances[0] >= self.least:
                 return match
-        return self.phrase(row, count, max(self.least, LEAST))
+        return self.ngram(row, count, max(self.least, LEAST))
 
 
 class HybridDraft:
-    """Each row's proposals come from one of two drafts.
+    """Each row's draft tokens come from one of two drafts.
 
     Args:
         model: asked for rows of which text says nothing.
@@ -62,7 +62,7 @@ class HybridDraft:
         free = self._text.costs is not None
         return self._text.limit(row, LARGEST if free else draft_tokens)
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         # what is given by hand is put into the model's mouth
         free = [
             0 if sampler.forced(row) else count
@@ -70,18 +70,18 @@ class HybridDraft:
         ]
         found, asked = self._divided(layout, counts, free, sampler)
         self._by_text = {layout.rows[place].index for place in found.texts}
-        return merged(found, self._model.propose(layout, asked, sampler))
+        return merged(found, self._model.draft(layout, asked, sampler))
 
     def _divided(
         self, layout: Layout, counts: list[int], free: list[int], sampler: Sampler
-    ) -> tuple[Proposals, list[int]]:
-        """What text proposes, and how many proposals the model is asked for of each row.
+    ) -> tuple[DraftTokens, list[int]]:
+        """What text drafts, and how many draft tokens the model is asked for of each row.
 
         Where few rows would ask it, it is not asked at all, and text says what it can.
         """
         if self._asked:
             self._text.least = WORTH
-            found = self._text.propose(layout, free, sampler)
+            found = self._text.draft(layout, free, sampler)
             asked = [
                 0 if taken else min(count, self._model.limit(row, self._asked))
                 for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
@@ -92,17 +92,17 @@ class HybridDraft:
         if self._text.costs is not None:
             self._text.costs.skipped = True
         self._text.least = 0.0
-        return self._text.propose(layout, free, sampler), [0] * len(counts)
+        return self._text.draft(layout, free, sampler), [0] * len(counts)
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         if row.index in self._by_text:
-            self._text.learn(layout, row, accepted, proposed)
+            self._text.learn(layout, row, accepted, drafted)
         else:
-            self._model.learn(layout, row, accepted, proposed)
+            self._model.learn(layout, row, accepted, drafted)
 
 
-def merged(certain: Proposals, drawn: Proposals) -> Proposals:
-    """Proposals of both, each row having some of one of them at most.
+def merged(certain: DraftTokens, drawn: DraftTokens) -> DraftTokens:
+    """Draft tokens of both, each row having some of one of them at most.
 
     Those that are certain have a one-hot q where the others have one (sampling).
     """
@@ -115,10 +115,10 @@ def merged(certain: Proposals, drawn: Proposals) -> Proposals:
     tokens = torch.where(first[:, None], ours, theirs)
     counts = [a or b for a, b in zip(certain.counts, drawn.counts, strict=True)]
     if drawn.probs is None:
-        return Proposals(tokens, counts, texts=places)
+        return DraftTokens(tokens, counts, texts=places)
     probs = pad(drawn.probs, (0, 0, 0, width - drawn.probs.shape[1]))
     known = torch.zeros_like(probs).scatter_(2, tokens[:, :, None], 1.0)
-    return Proposals(tokens, counts, torch.where(first[:, None, None], known, probs), places)
+    return DraftTokens(tokens, counts, torch.where(first[:, None, None], known, probs), places)
 
 
 def _widened(tokens: Tensor, width: int) -> Tensor:

@@ -1,9 +1,9 @@
-"""A table of the phrases that a target habitually writes: n-grams, and what follows them.
+"""A table of the n-grams that a target habitually writes: n-grams, and what follows them.
 
 A model writes most of what it writes again and again. Counting what followed each one to
 four tokens in a few hundred thousand tokens of its own answers gives a draft that costs
 nothing to run: look the row's last tokens up, longest context first (back-off), and
-propose what followed most often, as long as it followed often enough.
+draft what followed most often, as long as it followed often enough.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from engine.config.errors import UserError
 
-SCHEMA = "batchspec/phrases/1"
+SCHEMA = "batchspec/n-grams/1"
 
 LONGEST = 4
 """Tokens of the longest context."""
@@ -33,7 +33,7 @@ SAME = 0.1
 """A longer context is kept only where it says another token, or this much more surely."""
 
 
-class PhraseTable:
+class NgramTable:
     """What follows a context, and how surely.
 
     Args:
@@ -65,7 +65,7 @@ class PhraseTable:
         return None
 
     @classmethod
-    def count(cls, sequences: Iterable[Sequence[int]]) -> PhraseTable:
+    def count(cls, sequences: Iterable[Sequence[int]]) -> NgramTable:
         """Make a table of token sequences that the target wrote."""
         after: dict[tuple[int, ...], Counter[int]] = defaultdict(Counter)
         for sequence in sequences:
@@ -95,7 +95,7 @@ class PhraseTable:
         save_file(arrays, file, metadata={"schema": SCHEMA, **(facts or {})})
 
     @classmethod
-    def load(cls, file: Path, vocabulary: int) -> PhraseTable:
+    def load(cls, file: Path, vocabulary: int) -> NgramTable:
         """Read a table.
 
         Args:
@@ -108,7 +108,7 @@ class PhraseTable:
         try:
             with safe_open(file, framework="numpy") as held:
                 if (held.metadata() or {}).get("schema") != SCHEMA:
-                    raise UserError(f"{file} is no table of phrases (schema {SCHEMA})")
+                    raise UserError(f"{file} is no table of n-grams (schema {SCHEMA})")
                 for size in range(1, LONGEST + 1):
                     contexts = held.get_tensor(f"contexts{size}").tolist()
                     tokens = held.get_tensor(f"tokens{size}").tolist()
@@ -116,7 +116,7 @@ class PhraseTable:
                     for context, token, share in zip(contexts, tokens, shares, strict=True):
                         entries[tuple(context)] = (token, share / 255)
         except (OSError, SafetensorError, ValueError) as error:
-            raise UserError(f"cannot read the phrases in {file}: {error}") from error
+            raise UserError(f"cannot read the n-grams in {file}: {error}") from error
         if any(token >= vocabulary for token, _ in entries.values()):
             raise UserError(f"{file} was made for another target: it has ids past {vocabulary}")
         return cls(entries)

@@ -1,4 +1,4 @@
-"""Proposals without a model: from the row's own text, and from a table of phrases."""
+"""Draft tokens without a model: from the row's own text, and from a table of n-grams."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from engine.drafting.auto_k.adaptive import LARGEST
 from engine.drafting.auto_k.confidence import Confidence
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.auto_k.price import FREE, LEAST, depths
-from engine.drafting.ngram_table import PhraseTable
-from engine.rounds.draft_model import Proposals
+from engine.drafting.ngram_table import NgramTable
+from engine.rounds.draft_model import DraftTokens
 from engine.rounds.layout import Layout
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
@@ -21,26 +21,26 @@ LONGEST = 3
 """Longest suffix that is searched in the row's own text, in tokens."""
 
 ENOUGH = 0.15
-"""Chance of acceptance from which a phrase is proposed while costs are not known."""
+"""Chance of acceptance from which a n-gram is drafted while costs are not known."""
 
 TRUST = 0.75
-"""How often a phrase comes true here, for each time it did where phrases were counted: rough,
+"""How often a n-gram comes true here, for each time it did where n-grams were counted: rough,
 from the answers to the built-in prompts."""
 
 FIRST_GUESS = {1: (0.15, 0.5), 2: (0.35, 0.6), 3: (0.6, 0.8)}
-"""By matched length: chance that the first proposal is accepted, and each one after an
+"""By matched length: chance that the first draft token is accepted, and each one after an
 accepted one. Rough, from instruction answers; each run learns its own."""
 
 
 @dataclass(frozen=True)
 class Found:
-    """What a row could propose.
+    """What a row could draft.
 
     Attributes:
         tokens: in order.
         chances: that the first, the first two, … of them are accepted.
         size: matched length in the row's own text; 0: it is no match.
-        kinds: of phrases, by how common each was (`engine.drafting.auto_k.confidence`).
+        kinds: of n-grams, by how common each was (`engine.drafting.auto_k.confidence`).
     """
 
     tokens: list[int]
@@ -54,13 +54,13 @@ NOTHING = Found([], [])
 
 class LookupDraft:
     """Prompt lookup: the longest suffix of the row (3 tokens, else 2, else 1) is searched
-    in its own text, and the tokens after its latest earlier occurrence are proposed.
+    in its own text, and the tokens after its latest earlier occurrence are drafted.
 
-    A row without a match proposes nothing that round. Each proposal is certain (q is
+    A row without a match drafts nothing that round. Each draft token is certain (q is
     one-hot), so acceptance stays lossless under sampling too.
 
     Args:
-        costs: where given (`--draft-tokens auto`), proposals that do not pay are left
+        costs: where given (`--draft-tokens auto`), draft tokens that do not pay are left
             out (`engine.drafting.auto_k.price`), by their chance of acceptance, learned by matched
             length. It depends on nothing but what was committed and measured before.
     """
@@ -74,7 +74,7 @@ class LookupDraft:
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return row.draft_limit(draft_tokens)
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         price = FREE if self.costs is None else self.costs.price(ENOUGH)
         found = []
         for row, count in zip(layout.rows, counts, strict=True):
@@ -85,17 +85,17 @@ class LookupDraft:
         self._made = {
             row.index: continuation
             for row, continuation, depth in zip(layout.rows, found, made, strict=True)
-            if depth  # what is not proposed teaches nothing
+            if depth  # what is not drafted teaches nothing
         }
         width = max(made, default=0)
         tokens = torch.zeros((len(found), width), dtype=torch.int64)
         for place, (continuation, depth) in enumerate(zip(found, made, strict=True)):
             tokens[place, :depth] = torch.tensor(continuation.tokens[:depth], dtype=torch.int64)
         texts = tuple(place for place, depth in enumerate(made) if depth)
-        return Proposals(tokens, made, texts=texts)
+        return DraftTokens(tokens, made, texts=texts)
 
     def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
-        """What one row could propose: `count` tokens at most."""
+        """What one row could draft: `count` tokens at most."""
         size, tokens = index.continuation(row, count)
         return self.match(size, tokens) if size else NOTHING
 
@@ -103,40 +103,40 @@ class LookupDraft:
         """What followed a match of so many tokens."""
         return Found(tokens, self._chances[size].joint(len(tokens)), size)
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         made = self._made.pop(row.index, NOTHING)
         if made.size:
-            self._chances[made.size].learn(accepted, proposed)
+            self._chances[made.size].learn(accepted, drafted)
 
 
-class PhraseDraft(LookupDraft):
-    """A match of three tokens in the row's own text first, else the target's phrases.
+class NgramDraft(LookupDraft):
+    """A match of three tokens in the row's own text first, else the target's n-grams.
 
-    How often a phrase that was so common is accepted is learned in the run, for texts are not
-    those in which phrases were counted.
+    How often a n-gram that was so common is accepted is learned in the run, for texts are not
+    those in which n-grams were counted.
 
     Args:
         table: what the target habitually writes.
     """
 
-    def __init__(self, table: PhraseTable, costs: Costs | None = None) -> None:
+    def __init__(self, table: NgramTable, costs: Costs | None = None) -> None:
         super().__init__(costs)
         self.table = table
-        self._phrases = Confidence(TRUST)
+        self._ngrams = Confidence(TRUST)
 
     def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
         size, tokens = index.continuation(row, count)
         if size == LONGEST:
             return self.match(size, tokens)
-        return self.phrase(row, count, ENOUGH if self.costs is None else LEAST)
+        return self.ngram(row, count, ENOUGH if self.costs is None else LEAST)
 
-    def phrase(self, row: Sequence, count: int, least: float) -> Found:
+    def ngram(self, row: Sequence, count: int, least: float) -> Found:
         """What usually comes next, as far as all of it is accepted with such a chance."""
         recent = [int(token) for token in row.tokens[-LONGEST - 1 :]]
         found = Found([], [])
         joint = 1.0
         for token, share in self.table.follow(recent, count):
-            chance, kind = self._phrases.chance(share)
+            chance, kind = self._ngrams.chance(share)
             joint *= chance
             if joint < least:
                 break
@@ -145,18 +145,18 @@ class PhraseDraft(LookupDraft):
             found.kinds.append(kind)
         return found
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         kinds = self._made.get(row.index, NOTHING).kinds
-        super().learn(layout, row, accepted, proposed)
-        self._phrases.learn(kinds[:proposed], accepted)
+        super().learn(layout, row, accepted, drafted)
+        self._ngrams.learn(kinds[:drafted], accepted)
 
 
 class Chance:
-    """How proposals of one kind fare: each after accepted ones, by how deep it is.
+    """How draft tokens of one kind fare: each after accepted ones, by how deep it is.
 
     Args:
-        first, more: a first guess: of the first proposal, and of each after it.
-        weight: proposals that the guess counts for.
+        first, more: a first guess: of the first draft token, and of each after it.
+        weight: draft tokens that the guess counts for.
     """
 
     def __init__(self, first: float, more: float, weight: float = 10.0) -> None:
@@ -164,18 +164,18 @@ class Chance:
         self._trials = np.full(LARGEST, weight)
 
     def joint(self, count: int) -> list[float]:
-        """Chances that the first proposal, the first two, … of `count` are all accepted."""
+        """Chances that the first draft token, the first two, … of `count` are all accepted."""
         joint: list[float] = (self._hits / self._trials)[_depths(count)].cumprod().tolist()
         return joint
 
-    def learn(self, accepted: int, proposed: int) -> None:
+    def learn(self, accepted: int, drafted: int) -> None:
         """Note one row's fate."""
-        np.add.at(self._trials, _depths(min(accepted + 1, proposed)), 1.0)
+        np.add.at(self._trials, _depths(min(accepted + 1, drafted)), 1.0)
         np.add.at(self._hits, _depths(accepted), 1.0)
 
 
 def _depths(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
-    """Where the first `count` proposals are counted: all of the deepest together."""
+    """Where the first `count` draft tokens are counted: all of the deepest together."""
     return np.minimum(np.arange(count), LARGEST - 1)
 
 

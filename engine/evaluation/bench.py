@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 SCHEMA = "batchspec/bench/1"
 BASELINE = "autoregressive"
 CONTINUOUS = "slotspec"
-"""With it runs the continuous baseline: the same slots, nothing proposed."""
+"""With it runs the continuous baseline: the same slots, nothing drafted."""
 
 Result = TypeVar("Result")
 Progress = Callable[[str, float | None], None]

@@ -64,7 +64,7 @@ class RowTrail:
     Attributes:
         output: its committed tokens, in order.
         rounds: for each of them, the round that committed it.
-        accepted: for each of them, whether it was a proposal that the target accepted.
+        accepted: for each of them, whether it was a draft token that the target accepted.
         broken: (round, violation) of the row or of its whole batch, in order.
         finish_reason, error: how it ended; None while it runs.
         last_round: the last round in which it took part.
@@ -240,7 +240,7 @@ def _culprit(trail: RowTrail, place: int, round: int | None) -> tuple[int, Viola
     """The broken invariant that is to blame for a difference in `round`.
 
     A token that was not the target's own choice (I5 in this very round, and no accepted
-    proposal) explains itself. Otherwise it is what broke first: what came after may only
+    draft token) explains itself. Otherwise it is what broke first: what came after may only
     be its consequence. Within a round: what the target read wrongly before what was left
     behind wrongly.
     """

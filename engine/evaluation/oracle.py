@@ -26,7 +26,7 @@ from engine.evaluation.divergence import Answer
 from engine.methods.table import method_named
 from engine.records.schema import Prompt
 from engine.rounds.acceptance import Lossless, Verdict
-from engine.rounds.draft_model import NoDraft, Proposals
+from engine.rounds.draft_model import DraftTokens, NoDraft
 from engine.rounds.layout import Layout
 from engine.rounds.packed_logits import Logits
 from engine.rounds.round import Loop
@@ -225,12 +225,12 @@ class _Watch(Lossless):
         self._best: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         top = logits.whole[:, 0].topk(min(BEST, logits.whole.shape[-1]))
         for row, tokens, values in zip(rows, top.indices.cpu(), top.values.cpu(), strict=True):
             self._best[row.index].append((tokens, values.double()))
-        return super().judge(logits, proposals, rows, sampler)
+        return super().judge(logits, drafted, rows, sampler)
 
     def so_far(self, row: Sequence) -> Answer:
         """The answer as far as it has come."""
@@ -259,7 +259,7 @@ class _Watch(Lossless):
 
 
 class _Recital(NoDraft, Lossless):
-    """Proposes what the oracle answered, accepts all of it, and compares the logits."""
+    """Drafts what the oracle answered, accepts all of it, and compares the logits."""
 
     def __init__(self, kept: dict[int, _Kept]) -> None:
         self.kept = kept
@@ -268,17 +268,17 @@ class _Recital(NoDraft, Lossless):
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return row.draft_limit(draft_tokens)
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         tokens = torch.zeros((len(counts), max(counts)), dtype=torch.int64)
         for place, (row, count) in enumerate(zip(layout.rows, counts, strict=True)):
             tokens[place, :count] = torch.tensor(self._next(row)[:count], dtype=torch.int64)
-        return Proposals(tokens.to(layout.target.model.device), list(counts))
+        return DraftTokens(tokens.to(layout.target.model.device), list(counts))
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = []
-        for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
+        for place, (row, count) in enumerate(zip(rows, drafted.counts, strict=True)):
             kept, start = self.kept[row.index], row.length - row.prompt_length
             span = slice(start, start + count + 1)
             mine = logits.whole[place, : count + 1].gather(-1, kept.tokens[span].to(logits.device))

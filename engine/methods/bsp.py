@@ -16,7 +16,7 @@ from engine.methods.hf_defaults import causal, default_positions
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import EMPTY, LedgerArray, Write
 from engine.records.schema import Span
-from engine.rounds.draft_model import ModelDraft, Proposals
+from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout, MaskArray, Settled, Side
 from engine.rounds.ledger_spans import ledger_spans
 from engine.rounds.sampling import Sampler
@@ -37,7 +37,7 @@ class Holes(Layout):
         columns: by request index, the columns of the row's committed tokens, all but the
             newest.
         drafted: columns that were fed to the draft.
-        fresh: whether the first round is still to come: it has no proposals, for the
+        fresh: whether the first round is still to come: it has no draft tokens, for the
             target's own first token is what the draft starts from.
     """
 
@@ -186,8 +186,8 @@ class Holes(Layout):
     def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
         return self.place(row) * side.store.columns + self.columns[row.index][:count]
 
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
-        width = self.width if self.fresh else self.width + 1 + len(proposals)
+    def fed_spans(self, row: Sequence, drafted: tuple[int, ...]) -> tuple[Span, ...]:
+        width = self.width if self.fresh else self.width + 1 + len(drafted)
         return self._spans(row, self._newest(row), width, cached=True)
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
@@ -218,12 +218,12 @@ class Holes(Layout):
 
 class HolesDraft(ModelDraft):
     """The draft's cache is never cut back either: it is fed whatever the target was fed
-    since, then the newest token, then each proposal in turn. K never shrinks."""
+    since, then the newest token, then each draft token in turn. K never shrinks."""
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return draft_tokens
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         assert isinstance(layout, Holes)
         side = layout.draft
         assert side is not None
@@ -232,7 +232,7 @@ class HolesDraft(ModelDraft):
         steps = min(steps, self.context - layout.width)
         if steps <= 0:
             none = torch.zeros((len(layout.rows), 0), dtype=torch.int64)
-            return Proposals(none, [0] * len(layout.rows))
+            return DraftTokens(none, [0] * len(layout.rows))
         seen = layout.target.store.ids[:, layout.drafted : layout.width]
         places = [layout.place(row) for row in layout.rows]
         newest = layout.committed(1, side.model.device)
@@ -241,12 +241,12 @@ class HolesDraft(ModelDraft):
         logits = layout.feed(side, block, -block.shape[1], keep=1)[:, -1]
         tokens = []
         for step in range(steps):
-            token, _ = sampler.propose(side.model, logits, layout.rows, step)
+            token, _ = sampler.draft(side.model, logits, layout.rows, step)
             tokens.append(token)
             if step + 1 < steps:
                 logits = layout.feed(side, token[:, None], step)[:, -1]
         layout.drafted = layout.width + steps
-        return Proposals(torch.stack(tokens, dim=1), [steps] * len(layout.rows))
+        return DraftTokens(torch.stack(tokens, dim=1), [steps] * len(layout.rows))
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         pass  # the layout counts what the draft has, column by column

@@ -19,7 +19,7 @@ from engine.models.forward_input import Feed
 from engine.models.kv_cache import LedgerArray, Write
 from engine.records.schema import Span
 from engine.rounds.acceptance import Lossless, Verdict
-from engine.rounds.draft_model import ModelDraft, Proposals
+from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout, MaskArray, Settled, Side
 from engine.rounds.packed_logits import Logits
 from engine.rounds.sampling import Sampler
@@ -133,7 +133,7 @@ class PilingPadding(Layout):
             row.stop(reason)
 
     def columns_left(self) -> int:
-        """Proposals for which both models still have positions: columns count as such."""
+        """Draft tokens for which both models still have positions: columns count as such."""
         return min(side.model.context for side in self.sides) - self._length
 
     # ---- what others ask ---------------------------------------------------------------
@@ -148,16 +148,16 @@ class PilingPadding(Layout):
         first = self.place(row) * side.store.columns + self.paddings[row.index]
         return first + np.arange(count)
 
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+    def fed_spans(self, row: Sequence, drafted: tuple[int, ...]) -> tuple[Span, ...]:
         """Positions are columns, and everything is attended to, padding included."""
         block = Span(
             kind="stale",
-            length=len(proposals),
-            tokens=proposals,
+            length=len(drafted),
+            tokens=drafted,
             position=self._length,
             attended=True,
         )
-        return (*self.kept_spans(row), block) if proposals else self.kept_spans(row)
+        return (*self.kept_spans(row), block) if drafted else self.kept_spans(row)
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
         padding = self.paddings[row.index]
@@ -168,16 +168,16 @@ class PilingPadding(Layout):
 
 
 class GenerateDraft(ModelDraft):
-    """Proposals as the library's greedy `generate` makes them, cache and mask its own.
+    """Draft tokens as the library's greedy `generate` makes them, cache and mask its own.
 
-    After a proposed eos a row is filled with the pad id; when all rows have ended, the
-    round gets by with fewer proposals.
+    After a drafted eos a row is filled with the pad id; when all rows have ended, the
+    round gets by with fewer draft tokens.
     """
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return min(max(1, draft_tokens), row.remaining)
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         assert isinstance(layout, PilingPadding)
         side = layout.draft
         assert side is not None
@@ -188,16 +188,16 @@ class GenerateDraft(ModelDraft):
         ended = torch.zeros(len(layout.rows), dtype=torch.bool, device=logits.device)
         tokens: list[Tensor] = []
         for step in range(steps):
-            token, _ = sampler.propose(side.model, logits, layout.rows, step)
+            token, _ = sampler.draft(side.model, logits, layout.rows, step)
             token = token.masked_fill(ended, layout.rows[0].pad_id)
             tokens.append(token)
             ended = ended | torch.isin(token, ends)
             if step + 1 == steps or bool(ended.all()):
                 break
             logits = layout.feed(side, token[:, None], step)[:, -1]
-        return Proposals(torch.stack(tokens, dim=1), [len(tokens)] * len(layout.rows))
+        return DraftTokens(torch.stack(tokens, dim=1), [len(tokens)] * len(layout.rows))
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         pass  # no cache is kept
 
 
@@ -205,11 +205,11 @@ class FirstWrong(Lossless):
     """The accepted prefix and the draft's first wrong token, in place of the bonus."""
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
-        verdicts = super().judge(logits, proposals, rows, sampler)
-        return [replace(v, bonus=_token_at(v.proposals, v.accepted)) for v in verdicts]
+        verdicts = super().judge(logits, drafted, rows, sampler)
+        return [replace(v, bonus=_token_at(v.draft_token_ids, v.accepted)) for v in verdicts]
 
 
-def _token_at(proposals: tuple[int, ...], place: int) -> int | None:
-    return proposals[place] if place < len(proposals) else None
+def _token_at(drafted: tuple[int, ...], place: int) -> int | None:
+    return drafted[place] if place < len(drafted) else None

@@ -122,14 +122,14 @@ class Rectangle(Layout):
         first = self.place(row) * side.store.columns + self.paddings[row.index]
         return first + np.arange(count)
 
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+    def fed_spans(self, row: Sequence, draft_token_ids: tuple[int, ...]) -> tuple[Span, ...]:
         content = self.kept_spans(row)
-        if not proposals:
+        if not draft_token_ids:
             return content
         block = Span(
             kind="stale",
-            length=len(proposals),
-            tokens=proposals,
+            length=len(draft_token_ids),
+            tokens=draft_token_ids,
             position=row.length,
             attended=True,
         )

@@ -83,7 +83,7 @@ class Pool(Schedule):
 
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
-        self._drafted = sum(len(row.proposals) for row in record.rows) / len(record.rows)
+        self._drafted = sum(len(row.draft_token_ids) for row in record.rows) / len(record.rows)
 
     def _nearest(self, leader: Sequence, pool: list[Sequence]) -> list[Sequence]:
         """The B rows nearest to the leader's length: the least padding that it can have."""

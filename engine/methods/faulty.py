@@ -18,7 +18,7 @@ from engine.models.causal_lm import LanguageModel
 from engine.models.kv_cache import EMPTY, LedgerArray
 from engine.records.schema import Span
 from engine.rounds.acceptance import Lossless, Verdict
-from engine.rounds.draft_model import Proposals
+from engine.rounds.draft_model import DraftTokens
 from engine.rounds.layout import Layout, MaskArray, Settled, Side
 from engine.rounds.ledger_spans import ledger_spans
 from engine.rounds.packed_logits import Logits
@@ -44,10 +44,10 @@ class LedgerRectangle(Rectangle):
     def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
         return self.place(row) * side.store.columns + self.columns_of(row)[:count]
 
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+    def fed_spans(self, row: Sequence, drafted: tuple[int, ...]) -> tuple[Span, ...]:
         assert self.target.last is not None
-        width = self.length() + len(proposals)
-        attended = self.target.last[1][self.place(row), 0, len(proposals), :width]
+        width = self.length() + len(drafted)
+        attended = self.target.last[1][self.place(row), 0, len(drafted), :width]
         return self._spans(row, attended, cached=True)
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
@@ -170,14 +170,16 @@ class UncutCache(LedgerRectangle):
 
 
 class DraftBonus(Lossless):
-    """bonus-from-draft: the rejected proposal is committed after all."""
+    """bonus-from-draft: the rejected draft token is committed after all."""
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
-        verdicts = super().judge(logits, proposals, rows, sampler)
+        verdicts = super().judge(logits, drafted, rows, sampler)
         return [
-            replace(v, bonus=v.proposals[v.accepted]) if v.accepted < len(v.proposals) else v
+            replace(v, bonus=v.draft_token_ids[v.accepted])
+            if v.accepted < len(v.draft_token_ids)
+            else v
             for v in verdicts
         ]
 

@@ -62,7 +62,7 @@ class Slots(Layout):
         blocks = [(self.room, 0)]
         target.fixed = FixedShapes(target.model, target.store, blocks, whole=self.strict)
         target.fixed.prepare()
-        # a feature draft carries its state from one forward to the next outside the buffers
+        # an EAGLE-style draft carries its state from one forward to the next outside the buffers
         if draft is not None and not draft.model.reads_features:
             draft.fixed = FixedShapes(draft.model, draft.store, [(2, 1), (1, 0)])
             draft.fixed.prepare()
@@ -194,19 +194,19 @@ class Slots(Layout):
     def content_cells(self, side: Side, row: Sequence, count: int) -> LedgerArray:
         return self.place(row) * self.columns + np.arange(count)
 
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+    def fed_spans(self, row: Sequence, draft_token_ids: tuple[int, ...]) -> tuple[Span, ...]:
         spans = [Span(kind="content", length=row.length, first=0, position=0, attended=True)]
-        if proposals:
+        if draft_token_ids:
             spans.append(
                 Span(
                     kind="stale",
-                    length=len(proposals),
-                    tokens=proposals,
+                    length=len(draft_token_ids),
+                    tokens=draft_token_ids,
                     position=row.length,
                     attended=True,
                 )
             )
-        return (*spans, *self._tail(row, row.length + len(proposals)))
+        return (*spans, *self._tail(row, row.length + len(draft_token_ids)))
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
         content = Span(kind="content", length=row.length, first=0, position=0, attended=True)

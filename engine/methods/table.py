@@ -53,10 +53,10 @@ class Method:
     Attributes:
         schedule: who is in the batch.
         layout: how the state lies.
-        draft: how a draft model proposes.
+        draft: how a draft model drafts.
         accept: what is kept.
         row: what ends a row, and what its output is.
-        drafts: whether anything is proposed (else K = 0).
+        drafts: whether anything is drafted (else K = 0).
     """
 
     layout: MakeLayout

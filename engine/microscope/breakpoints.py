@@ -187,7 +187,7 @@ def _of_row(point: Breakpoint, row: RowRound) -> str:
         return f"ended ({row.finish_reason})" if row.finish_reason else ""
     if point.kind == "token":
         return f"committed token {point.number:g}" if point.number in row.committed else ""
-    drafted = len(row.proposals)
+    drafted = len(row.draft_token_ids)
     wanted = drafted if point.number is None else point.number
     applies = drafted > 0 and compare(row.accepted, point.sign, wanted)
     return f"{row.accepted} of {drafted} accepted" if applies else ""

@@ -20,7 +20,7 @@ from engine.config.settings import Sampling
 from engine.models.causal_lm import LanguageModel
 from engine.records.schema import AcceptTest, BonusChoice
 from engine.rounds.acceptance import Verdict
-from engine.rounds.draft_model import Proposals
+from engine.rounds.draft_model import DraftTokens
 from engine.rounds.packed_logits import Logits
 from engine.rounds.sampling import RESIDUAL, Sampler, uniform
 from engine.rounds.sequence import Sequence
@@ -32,12 +32,12 @@ Top = tuple[tuple[int, float], ...]
 
 
 class NotingSampler(Sampler):
-    """Notes what each proposal was drawn from, and can be told what to propose."""
+    """Notes what each draft token was drawn from, and can be told what to draft."""
 
     def __init__(self, sampling: Sampling, vocabulary: int, never: Tensor | None = None) -> None:
         super().__init__(sampling, vocabulary, never)
         self.wanted: dict[int, tuple[int, ...]] = {}
-        """By request index: the tokens that the row proposes first in the next round."""
+        """By request index: the tokens that the row drafts first in the next round."""
         self._noted: list[tuple[LanguageModel, Tensor]] = []
         self._warped: Tensor | None = None
         self._head: Tensor | None = None
@@ -45,13 +45,13 @@ class NotingSampler(Sampler):
     def forced(self, row: Sequence) -> int:
         return len(self.wanted.get(row.index, ()))
 
-    def propose(
+    def draft(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
     ) -> tuple[Tensor, Tensor | None]:
         if step == 0:
             self._noted.clear()
-        logits = self.proposable(model, logits)
-        tokens, q = super().propose(model, logits, rows, step)
+        logits = self.draftable(model, logits)
+        tokens, q = super().draft(model, logits, rows, step)
         for place, row in enumerate(rows):
             wanted = self.wanted.get(row.index, ())
             if step < len(wanted):
@@ -74,11 +74,11 @@ class NotingSampler(Sampler):
         return super().warp(logits) if warped is None else warped
 
     def draft_probs(self, tokens: Tensor) -> Tensor | None:
-        """The draft's probability of each proposal, [rows, K], and forget the round; None:
-        no model proposed them.
+        """The draft's probability of each draft token, [rows, K], and forget the round; None:
+        no model drafted them.
 
         Args:
-            tokens: the proposals, [rows, K].
+            tokens: the draft tokens, [rows, K].
         """
         noted, self._noted = self._noted, []
         if not noted:
@@ -110,7 +110,7 @@ class Inspection:
         self.sampler = sampler
 
     def look(
-        self, logits: Logits, proposals: Proposals, rows: Seq[Sequence], verdicts: list[Verdict]
+        self, logits: Logits, drafted: DraftTokens, rows: Seq[Sequence], verdicts: list[Verdict]
     ) -> list[Verdict]:
         """Call between the judgement and the commit.
 
@@ -119,16 +119,16 @@ class Inspection:
         """
         p = self.sampler.target_probs(logits.whole)
         _, width, vocabulary = p.shape
-        tokens = proposals.tokens.to(p.device)
+        tokens = drafted.tokens.to(p.device)
         best = p.topk(min(BEST, vocabulary), dim=-1)
         ends = torch.tensor([[min(v.accepted, width - 1)] for v in verdicts], device=p.device)
         bonus = torch.tensor([[v.bonus or 0] for v in verdicts], device=p.device)
         at_end = p.gather(1, ends[..., None].expand(-1, -1, vocabulary))[:, 0]
         chosen = at_end.gather(-1, bonus)
-        residual = self._residual(at_end, proposals, ends[:, 0])
-        draft = self.sampler.draft_probs(proposals.tokens)
+        residual = self._residual(at_end, drafted, ends[:, 0])
+        draft = self.sampler.draft_probs(drafted.tokens)
         if draft is not None:
-            draft[list(proposals.texts)] = 1.0  # nothing was drawn
+            draft[list(drafted.texts)] = 1.0  # nothing was drawn
         wanted = self.sampler.wanted
         figures = _on_host(
             {
@@ -144,27 +144,27 @@ class Inspection:
         )
         told = []
         for row, verdict, values in zip(rows, verdicts, figures, strict=True):
-            forced = min(len(wanted.pop(row.index, ())), len(verdict.proposals))
+            forced = min(len(wanted.pop(row.index, ())), len(verdict.draft_token_ids))
             if verdict.finite:
                 verdict = self._tell(row, replace(verdict, forced=forced), **values)
             told.append(verdict)
         return told
 
-    def _residual(self, p: Tensor, proposals: Proposals, ends: Tensor) -> Tensor | None:
-        """What a rejected proposal leaves of p, max(p − q, 0) (p itself where that is nothing).
+    def _residual(self, p: Tensor, drafted: DraftTokens, ends: Tensor) -> Tensor | None:
+        """What a rejected draft token leaves of p, max(p − q, 0) (p itself where that is nothing).
         Greedy decoding draws from nothing.
 
         Args:
             p: at the first place that was not accepted, [rows, vocabulary].
         """
-        if self.sampler.sampling.greedy or not proposals.tokens.shape[1]:
+        if self.sampler.sampling.greedy or not drafted.tokens.shape[1]:
             return None
-        at = ends.clamp(max=proposals.tokens.shape[1] - 1)
-        tokens = proposals.tokens.to(p.device).gather(1, at[:, None])
-        if proposals.probs is None:
+        at = ends.clamp(max=drafted.tokens.shape[1] - 1)
+        tokens = drafted.tokens.to(p.device).gather(1, at[:, None])
+        if drafted.probs is None:
             left = p.scatter(1, tokens, 0.0)
         else:
-            q = proposals.probs.to(p.device)
+            q = drafted.probs.to(p.device)
             q = q.gather(1, at[:, None, None].expand(-1, -1, q.shape[-1]))[:, 0]
             left = (p - q).clamp_min(0.0)
         return left.where(left.sum(dim=-1, keepdim=True) > 0, p)
@@ -181,14 +181,14 @@ class Inspection:
         ids: list[float],
         q: list[float],
     ) -> Verdict:
-        count = len(verdict.proposals)
+        count = len(verdict.draft_token_ids)
         each = min(BEST, len(ids))
         tops: list[Top] = []
         for at in range(count + 1):
             cells = range(at * each, (at + 1) * each)
             tops.append(tuple((int(ids[c]), round(probs[c], 6)) for c in cells if probs[c] > 0.0))
         tests = []
-        for at, token in enumerate(verdict.proposals):
+        for at, token in enumerate(verdict.draft_token_ids):
             if at < len(verdict.tests):
                 tests.append(structs.replace(verdict.tests[at], top=tops[at]))
                 continue
@@ -197,7 +197,7 @@ class Inspection:
                     token=token,
                     draft_prob=round(q[at], 6),
                     target_prob=round(p[at], 6),
-                    accepted=verdict.choices[: at + 1] == verdict.proposals[: at + 1]
+                    accepted=verdict.choices[: at + 1] == verdict.draft_token_ids[: at + 1]
                     if verdict.choices
                     else at < verdict.accepted,
                     top=tops[at],

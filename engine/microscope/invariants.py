@@ -47,12 +47,12 @@ class Invariants:
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
             if not verdict.finite:
                 continue
-            block = columns[place, : len(verdict.proposals) + 1]
+            block = columns[place, : len(verdict.draft_token_ids) + 1]
             own = np.concatenate([layout.read_columns(row, row.length - 1), block])
             message = mask_fault(masks[place], own, len(block), window)
             if message:
                 found.append(("I4", row.index, message))
-            expected = row.length - 1 + np.arange(len(verdict.proposals) + 1)
+            expected = row.length - 1 + np.arange(len(verdict.draft_token_ids) + 1)
             fed = positions[place, : len(expected)]
             if not np.array_equal(fed, expected):
                 found.append(("I2", row.index, _position_fault(fed, expected)))

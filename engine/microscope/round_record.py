@@ -44,7 +44,7 @@ def note_fed(
         Fed(
             place=layout.place(row),
             before=row.length,
-            positions=tuple(positions[place, : len(verdict.proposals) + 1].tolist()),
+            positions=tuple(positions[place, : len(verdict.draft_token_ids) + 1].tolist()),
             spans=_fed_spans(layout, row, verdict, masks[place]),
             waited=row.waited,
             why=why.get(row.index, ""),
@@ -61,11 +61,11 @@ def _fed_spans(
     Args:
         masks: of the row, as they were fed, [kinds, tokens, columns].
     """
-    spans = layout.fed_spans(row, verdict.proposals)
+    spans = layout.fed_spans(row, verdict.draft_token_ids)
     if len(masks) == 1:
         return spans
     first = layout.padding(row) if layout.aligned else 0  # such a row is shown without it
-    hidden: MaskArray = masks[1, : len(verdict.proposals) + 1, first:].sum(axis=0) == 0
+    hidden: MaskArray = masks[1, : len(verdict.draft_token_ids) + 1, first:].sum(axis=0) == 0
     return mark_hidden(spans, hidden, layout.target.model.windows.everywhere)
 
 
@@ -97,7 +97,7 @@ def row_record(
     return RowRound(
         row=row.index,
         place=fed.place,
-        proposals=verdict.proposals,
+        draft_token_ids=verdict.draft_token_ids,
         accepted=verdict.accepted,
         bonus=verdict.bonus if len(committed) > verdict.accepted else None,
         committed=tuple(committed),

@@ -80,7 +80,7 @@ def _obstacle(hf_model: Any, config: Any, text: Any) -> str:
     if stateful or recurrent or not getattr(text, "num_attention_heads", None):
         what = ", ".join(recurrent) or kind
         return (
-            f"its state ({what}) cannot be rolled back, so rejected proposals could not be "
+            f"its state ({what}) cannot be rolled back, so rejected draft tokens could not be "
             "taken back; choose a model with attention in every layer"
         )
     if kind in _ALIBI or getattr(text, "alibi", False):

@@ -2,7 +2,7 @@
 
 The compact form is ``draft.safetensors`` (the kept layers, 8 bits per weight with a scale per
 output channel or bf16, and the hot ids) beside ``draft.json``. A draft need not be exact: the
-target checks each of its proposals.
+target checks each of its draft tokens.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""A draft that reads what the target knows: the feature draft.
+"""A draft that reads what the target knows: the EAGLE-style draft.
 
 An ordinary draft sees tokens alone and has to find out from them what the target found
 out already. The target computed it for every committed token, so a few layers that are
@@ -6,7 +6,7 @@ handed its hidden states guess better than many that are not (EAGLE, arXiv 2401.
 several of its layers and training on the draft's own states: EAGLE-3, arXiv 2503.01840).
 
 The target's side (`Features`) sums its states up in one vector a token, which is kept
-beside K and V and moves with them. The draft's side (`FeatureModel`) is an ordinary model
+beside K and V and moves with them. The draft's side (`EagleModel`) is an ordinary model
 of a few layers whose input at token j is the token and the vector of token j − 1; beyond
 the committed tokens its own last state stands in for the target's.
 """
@@ -105,7 +105,7 @@ class StateTap:
             hook.remove()
 
 
-class FeatureReader:
+class EagleReader:
     """Hangs on the target: turns the states of its latest forward into vectors."""
 
     def __init__(self, hf_model: Any, features: Features) -> None:
@@ -123,7 +123,7 @@ class FeatureReader:
         self._tap.take()
 
 
-class FeatureModel(LanguageModel):
+class EagleModel(LanguageModel):
     """A draft of a few layers over `Fusion`.
 
     Args:

@@ -1,4 +1,4 @@
-"""A feature draft on the disk and on its target's shoulders."""
+"""An EAGLE-style draft on the disk and on its target's shoulders."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ from engine.config.errors import UserError
 from engine.models.cut_draft import build_draft
 from engine.models.draft_format import fill, read, read_facts, target_shape, write
 from engine.models.eagle import Features, Fusion
-from engine.models.eagle_unroll import FeatureStudent
+from engine.models.eagle_unroll import EagleStudent
 
 READS = "reads"
 """In ``draft.json``: the target's layers whose states the draft reads, beside the final one."""
 
 
-def build_feature_draft(
+def build_eagle_draft(
     target: Any,
     layers: Sequence[int],
     reads: Sequence[int],
     hot_ids: Tensor,
     dtype: torch.dtype | None = None,
-) -> FeatureStudent:
-    """A feature draft of some of the target's layers, the wire to which is still to be fitted.
+) -> EagleStudent:
+    """An EAGLE-style draft of some of the target's layers, the wire to which is still to be fitted.
 
     Embedding and head are the target's and frozen; the final norm is a copy of its own.
     """
@@ -39,13 +39,13 @@ def build_feature_draft(
     hidden = target.config.hidden_size
     features, fusion = Features(hidden, reads), Fusion(hidden)
     place = draft.lm_head.weight
-    student = FeatureStudent(draft, fusion, features)
+    student = EagleStudent(draft, fusion, features)
     features.to(place.device, place.dtype)
     fusion.to(place.device, place.dtype)
     return student
 
 
-def trained(student: FeatureStudent) -> dict[str, Tensor]:
+def trained(student: EagleStudent) -> dict[str, Tensor]:
     """Everything of it that is its own."""
     parts = {
         "layers": student.model.layers,
@@ -60,9 +60,9 @@ def trained(student: FeatureStudent) -> dict[str, Tensor]:
     }
 
 
-def save_feature_draft(
+def save_eagle_draft(
     directory: Path | str,
-    student: FeatureStudent,
+    student: EagleStudent,
     layers: Sequence[int],
     hot_ids: Tensor,
     *,
@@ -79,19 +79,19 @@ def save_feature_draft(
     return write(Path(directory), trained(student), hot_ids, facts, int8=int8)
 
 
-def is_feature_draft(directory: Path | str) -> bool:
+def is_eagle_draft(directory: Path | str) -> bool:
     """Whether a compact draft reads its target's states."""
     return READS in read_facts(directory)
 
 
-def load_feature_draft(
+def load_eagle_draft(
     directory: Path | str, target_model: Any, dtype: torch.dtype | None = None
-) -> tuple[FeatureStudent, Tensor]:
+) -> tuple[EagleStudent, Tensor]:
     """The draft, and its hot ids: logit column j is token ``hot_ids[j]``."""
     directory = Path(directory)
     facts = read_facts(directory)
     state, hot_ids = read(directory, facts, target_model)
-    student = build_feature_draft(target_model, facts["layers"], facts[READS], hot_ids, dtype)
+    student = build_eagle_draft(target_model, facts["layers"], facts[READS], hot_ids, dtype)
     for part, module in (
         ("layers", student.model.layers),
         ("norm", student.model.norm),

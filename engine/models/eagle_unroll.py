@@ -1,10 +1,10 @@
-"""A feature draft over whole sequences, as it will run: some steps ahead of what it was told.
+"""An EAGLE-style draft over whole sequences, as it will run: some steps ahead of what it was told.
 
 In step 1 it is handed the target's vector before every token. In step j its own state of
 step j − 1 stands there instead, and it attends to what it would find in its cache then: keys
 of step 1 up to the last committed token, and one key of each step since (EAGLE-3's
 training-time test, arXiv 2503.01840, figure 6). A draft that is trained on step 1 alone
-takes its own states for the target's, and is wrong from its second proposal on.
+takes its own states for the target's, and is wrong from its second draft token on.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ UNROLLED = "batchspec_unrolled"
 """The name of the attention under which a draft is trained."""
 
 
-class FeatureStudent(nn.Module):
-    """All of a feature draft that is trained: a few layers, and what hands them their input.
+class EagleStudent(nn.Module):
+    """All of an EAGLE-style draft that is trained: a few layers, and what hands them their input.
 
     Args:
         draft: a causal LM of the target's width, with a head over the hot vocabulary.

@@ -28,7 +28,7 @@ class Feed:
             the attention itself (`engine.models.attention`).
         latest: whether these are the last ones of each row, and not the first.
         pack: whether that is wanted (strict mode keeps its shape).
-        ahead: whether the block lies beyond the committed tokens: a draft's own proposals.
+        ahead: whether the block lies beyond the committed tokens: a draft's own draft tokens.
         columnwise: whether sliding windows count columns, as the library's own masks do
             (the published baselines), and not the row's content.
     """

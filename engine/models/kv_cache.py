@@ -58,9 +58,9 @@ class KVStore:
     spreads, and finite rubbish does not.
 
     Attributes:
-        beside: on a feature draft's side (`engine.models.eagle`), the target's store, whose
+        beside: on an EAGLE-style draft's side (`engine.models.eagle`), the target's store, whose
             cells lie alike; None elsewhere.
-        carried: on a feature draft's side, the vector of its own state of the last token fed.
+        carried: on an EAGLE-style draft's side, the vector of its own state of the last token fed.
         keeps_features: on the target's side, whether a draft reads its feature vectors,
             which then are the last of the buffers, [cells, 1, width].
     """

@@ -14,12 +14,12 @@ from transformers.utils import logging as transformers_logging
 
 from engine.config.device import resolve_device, resolve_dtype, use_threads
 from engine.config.errors import UserError
-from engine.drafting.ngram_table import PhraseTable
+from engine.drafting.ngram_table import NgramTable
 from engine.models.causal_lm import LanguageModel
 from engine.models.draft_format import is_compact, load_compact
-from engine.models.eagle import FeatureModel, FeatureReader
-from engine.models.eagle_format import is_feature_draft, load_feature_draft
-from engine.models.eagle_unroll import FeatureStudent
+from engine.models.eagle import EagleModel, EagleReader
+from engine.models.eagle_format import is_eagle_draft, load_eagle_draft
+from engine.models.eagle_unroll import EagleStudent
 from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
 from engine.pairs.memory_check import SMOLLM2_DRAFTS, require_room
@@ -32,8 +32,8 @@ from engine.pairs.parts import (
 )
 from engine.pairs.registry import (
     LOOKUP,
-    PHRASE_FILE,
-    PHRASES,
+    NGRAM,
+    NGRAM_FILES,
     TOY_DRAFT,
     PairRequest,
     PairSpec,
@@ -42,16 +42,16 @@ from engine.pairs.registry import (
 from engine.records.schema import PairInfo
 from engine.text.tokenizer import Tokenizer, first_difference, known_to_one
 
-SMOLLM2_PHRASES = "weights/smollm2_phrases.safetensors"
+SMOLLM2_NGRAMS = "weights/smollm2_ngram.safetensors"
 
 
 @dataclass(frozen=True)
 class Pair:
-    """Two models that share a tokenizer. `draft` None: proposals from the row's own text,
-    and from `phrases` where there are some.
+    """Two models that share a tokenizer. `draft` None: draft tokens from the row's own text,
+    and from `ngram` where there are some.
 
     Attributes:
-        never: ids that the draft must not propose, for they mean something to only one of
+        never: ids that the draft must not draft, for they mean something to only one of
             the two tokenizers, or something else to each.
     """
 
@@ -59,10 +59,10 @@ class Pair:
     target: LanguageModel
     draft: LanguageModel | None
     tokenizer: Tokenizer
-    phrases: PhraseTable | None = None
+    ngrams: NgramTable | None = None
     never: torch.Tensor | None = None
-    own_text: bool = False
-    """Whether rows propose their own text first, where the settings do not say."""
+    prompt_lookup: bool = False
+    """Whether rows draft their own text first, where the settings do not say."""
 
 
 def load_pair(
@@ -98,14 +98,14 @@ def load_pair(
     transformers_logging.disable_progress_bar()
     job = Job(spec, where, beside, kind, workload, progress)
     parts = {"toy": _toy, "smollm2": _smollm2, "models": _models}[spec.kind](job)
-    if spec.draft == PHRASES or spec.draft.endswith(PHRASE_FILE):
-        parts = replace(parts, phrases=_phrases(spec, parts.target))
+    if spec.draft == NGRAM or spec.draft.endswith(NGRAM_FILES):
+        parts = replace(parts, ngrams=_ngrams(spec, parts.target))
     elif spec.draft in SMOLLM2_DRAFTS:
         parts = _with_built_in_draft(parts, job)
     elif parts.draft is None and spec.draft != LOOKUP:
         parts = _with_other_draft(parts, job)
     if spec.kind == "smollm2" and parts.draft is not None:
-        parts = replace(parts, phrases=_built_in_phrases(parts.target))  # for --own-text
+        parts = replace(parts, ngrams=_built_in_ngrams(parts.target))  # for --prompt-lookup
     if beside != where:
         parts = replace(parts, draft=_moved(parts, beside))
     return _pair(parts)
@@ -120,27 +120,27 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     draft: Any | None = None
     hot_ids: torch.Tensor | None = None
     never: torch.Tensor | None = None
-    phrases: PhraseTable | None = None
-    wire: FeatureStudent | None = None
+    ngrams: NgramTable | None = None
+    wire: EagleStudent | None = None
     """Where the draft reads the target's states."""
 
 
-def _phrases(spec: PairSpec, target: Any) -> PhraseTable:
-    """The built-in target's phrases, or those in a file of the user's own."""
+def _ngrams(spec: PairSpec, target: Any) -> NgramTable:
+    """The built-in target's n-grams, or those in a file of the user's own."""
     vocabulary = vocabulary_of(target)
-    if spec.draft != PHRASES:
-        return PhraseTable.load(Path(spec.draft), vocabulary)
+    if spec.draft != NGRAM:
+        return NgramTable.load(Path(spec.draft), vocabulary)
     if spec.kind != "smollm2":
         raise UserError(
-            f"there are no phrases of {spec.target}; make some with `batchspec-tui phrases`, "
+            f"there are no n-grams of {spec.target}; make some with `batchspec-tui ngram`, "
             "or use --draft lookup"
         )
-    return _built_in_phrases(target)
+    return _built_in_ngrams(target)
 
 
-def _built_in_phrases(target: Any) -> PhraseTable:
-    with resources.as_file(resources.files("engine.pairs").joinpath(SMOLLM2_PHRASES)) as place:
-        return PhraseTable.load(place, vocabulary_of(target))
+def _built_in_ngrams(target: Any) -> NgramTable:
+    with resources.as_file(resources.files("engine.pairs").joinpath(SMOLLM2_NGRAMS)) as place:
+        return NgramTable.load(place, vocabulary_of(target))
 
 
 def _toy(job: Job) -> _Parts:
@@ -210,15 +210,15 @@ def _with_built_in_draft(parts: _Parts, job: Job) -> _Parts:
 
 def _with_compact(parts: _Parts, directory: Path, job: Job) -> _Parts:
     """With a draft that `distill` made."""
-    if is_feature_draft(directory):
-        student, hot_ids = load_feature_draft(directory, parts.target, job.dtype)
+    if is_eagle_draft(directory):
+        student, hot_ids = load_eagle_draft(directory, parts.target, job.dtype)
         return replace(parts, draft=student.draft, hot_ids=hot_ids, wire=student)
     draft, hot_ids = load_compact(directory, parts.target, job.dtype)
     return replace(parts, draft=draft, hot_ids=hot_ids)
 
 
 def _never(parts: _Parts, theirs: Any | None) -> list[int]:
-    """The ids that the draft must not propose.
+    """The ids that the draft must not draft.
 
     Raises:
         UserError: a token that both know has two ids: the pair cannot work.
@@ -261,8 +261,8 @@ def _pair(parts: _Parts) -> Pair:
     draft: LanguageModel | None = None
     wire = parts.wire
     if wire is not None:
-        target.reader = FeatureReader(parts.target, wire.features)
-        draft = FeatureModel(
+        target.reader = EagleReader(parts.target, wire.features)
+        draft = EagleModel(
             parts.draft, wire.fusion, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft
         )
     elif parts.draft is not None:
@@ -288,7 +288,7 @@ def _pair(parts: _Parts) -> Pair:
         target=target,
         draft=draft,
         tokenizer=tokenizer,
-        phrases=parts.phrases,
+        ngrams=parts.ngrams,
         never=parts.never,
-        own_text=spec.own_text,
+        prompt_lookup=spec.prompt_lookup,
     )

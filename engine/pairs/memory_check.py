@@ -16,12 +16,12 @@ from engine.models.memory_estimate import Demand, Sizes, demand_of
 from engine.pairs import hub
 from engine.pairs.job import Job
 from engine.pairs.parts import wrap
-from engine.pairs.registry import FEATURES, LAYERS, MODEL_FREE, PHRASE_FILE
+from engine.pairs.registry import DRAFT_MODEL, EAGLE, MODEL_FREE, NGRAM_FILES
 from engine.pairs.spread import shares, spread_over
 from engine.pairs.weigh import config_of, weigh, weigh_compact
 from engine.text.prompts import encode_prompts
 
-SMOLLM2_DRAFTS = {LAYERS: "weights/smollm2_draft", FEATURES: "weights/smollm2_features"}
+SMOLLM2_DRAFTS = {DRAFT_MODEL: "weights/smollm2_draft", EAGLE: "weights/smollm2_eagle"}
 
 
 def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | None:
@@ -63,7 +63,7 @@ def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | 
 def _weigh_draft(job: Job, target: Sizes) -> tuple[Sizes, torch.device] | None:
     """The draft's sizes and device; None where there is no draft model."""
     spec = job.spec
-    if spec.draft in MODEL_FREE or spec.draft.endswith(PHRASE_FILE):
+    if spec.draft in MODEL_FREE or spec.draft.endswith(NGRAM_FILES):
         return None
     if spec.draft in SMOLLM2_DRAFTS:
         packed = resources.files("engine.pairs").joinpath(SMOLLM2_DRAFTS[spec.draft])

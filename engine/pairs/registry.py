@@ -4,7 +4,7 @@ A user adds pairs in `pairs.toml` of the configuration directory:
 
     [pairs.mine]
     target = "org/big-model"          # hub id, or a local directory
-    draft = "org/small-model"         # or "lookup": proposals from the row's own text
+    draft = "org/small-model"         # or "lookup": draft tokens from the row's own text
     note = "what it is"               # this and the rest are optional
     target_revision = "main"          # a branch, tag or commit; likewise draft_revision
     chat = "vicuna"                   # a chat format by name, or in full:
@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import tomllib
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import msgspec
 
@@ -25,24 +25,27 @@ from engine.config.paths import config_dir
 from engine.text.chat import PROMPT
 
 LOOKUP = "lookup"
-"""The draft that is no model: proposals are looked up in the row's own text."""
+"""The draft that is no model: draft tokens are looked up in the row's own text."""
 
-PHRASES = "phrases"
+NGRAM = "ngram"
 """No model either: the row's own text, then a table of what the target habitually writes."""
 
-FEATURES = "features"
+EAGLE = "eagle"
 """The built-in target's draft that reads its states."""
 
-LAYERS = "layers"
+DRAFT_MODEL = "model"
 """The built-in target's draft of nine of its layers: an ordinary model."""
 
-MODEL_FREE = (LOOKUP, PHRASES)
+MODEL_FREE = (LOOKUP, NGRAM)
 
-CHOICES = (*MODEL_FREE, FEATURES, LAYERS)
+CHOICES = (*MODEL_FREE, EAGLE, DRAFT_MODEL)
 """What `--draft` may name beside models."""
 
-PHRASE_FILE = ".phrases.safetensors"
-"""How the name of a table of phrases ends."""
+NGRAM_FILES = (".ngram.safetensors", ".phrases.safetensors")
+"""How the name of an n-gram table ends: today, and as older versions wrote it."""
+
+OLD_DRAFTS = {"phrases": NGRAM, "features": EAGLE, "layers": DRAFT_MODEL}
+"""Drafts by their names of the version before."""
 
 CHAT_FORMATS = {
     "vicuna": (  # v1.1, which the weights v1.1 to v1.5 were trained with
@@ -70,8 +73,8 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
     """A name of `CHAT_FORMATS`, or a format; empty: the tokenizer's own template."""
     thinking: bool = False
     """Whether a model that can think before it answers does."""
-    own_text: bool = False
-    """Whether a row's own text is proposed before the draft model is asked."""
+    prompt_lookup: bool = False
+    """Whether a row's own text is drafted before the draft model is asked."""
     draft_device: str | None = None
     """Where the draft runs; None: where the target does."""
     note: str = ""
@@ -87,7 +90,7 @@ class PairSpec(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fields=
         """The names and revisions of the models that come from a directory or the hub."""
         named = [(self.target, self.target_revision)] if self.kind == "models" else []
         own = (*CHOICES, TOY_DRAFT)
-        if self.draft not in own and not self.draft.endswith(PHRASE_FILE):
+        if self.draft not in own and not self.draft.endswith(NGRAM_FILES):
             named.append((self.draft, self.draft_revision))
         return tuple(named)
 
@@ -122,8 +125,8 @@ BUILT_IN: tuple[PairSpec, ...] = (
         name="smollm2",
         kind="smollm2",
         target="SmolLM2-135M-Instruct",
-        draft=FEATURES,
-        own_text=True,
+        draft=EAGLE,
+        prompt_lookup=True,
         note="runs on any CPU; the default",
     ),
     PairSpec(
@@ -204,6 +207,7 @@ def resolve(request: PairRequest) -> PairSpec:
     if request.draft is not None:
         draft, revision = split_revision(request.draft)
         spec = msgspec.structs.replace(spec, draft=draft, draft_revision=revision)
+    spec = msgspec.structs.replace(spec, draft=OLD_DRAFTS.get(spec.draft, spec.draft))
     if request.thinking is not None:
         spec = msgspec.structs.replace(spec, thinking=request.thinking)
     if request.draft_device is not None:
@@ -241,6 +245,15 @@ class _UserFile(msgspec.Struct, forbid_unknown_fields=True):
     pairs: dict[str, PairSpec] = {}
 
 
+def _with_current_names(file: dict[str, Any]) -> dict[str, Any]:
+    """`own_text` of a pair is now `prompt_lookup`."""
+    pairs = file.get("pairs")
+    for pair in pairs.values() if isinstance(pairs, dict) else ():
+        if isinstance(pair, dict) and "own_text" in pair:
+            pair["prompt_lookup"] = pair.pop("own_text")
+    return file
+
+
 def _user_pairs(path: Path) -> list[PairSpec]:
     try:
         text = path.read_text(encoding="utf-8")
@@ -249,7 +262,7 @@ def _user_pairs(path: Path) -> list[PairSpec]:
     except (OSError, UnicodeDecodeError) as error:
         raise UserError(f"cannot read {path}: {error}") from error
     try:
-        found = msgspec.convert(tomllib.loads(text), _UserFile)
+        found = msgspec.convert(_with_current_names(tomllib.loads(text)), _UserFile)
     except (tomllib.TOMLDecodeError, msgspec.ValidationError) as error:
         raise UserError(f"{path}: {error}") from error
     return [

@@ -1,7 +1,7 @@
 """The pair `toy`: tiny, seeded, random, in memory within milliseconds, no network.
 
 The draft is the target with some noise on its weights, so that about two of five
-proposals are accepted. The models know nothing: what they write is a salad of
+draft tokens are accepted. The models know nothing: what they write is a salad of
 readable words, with a few pieces that a screen must survive (markup, an emoji split
 over its bytes, control characters).
 """

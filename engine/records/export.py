@@ -27,7 +27,7 @@ ORDER = ("schedule", "prefill", "draft", "verify", "accept", "realign")
 """The phases in the order in which a round goes through them."""
 
 COLUMNS = (
-    "lane", "method", "round", "kind", "row", "place", "draft_tokens", "proposed", "accepted",
+    "lane", "method", "round", "kind", "row", "place", "draft_tokens", "drafted", "accepted",
     "bonus", "committed", "before", "content", "padding", "delta", "kv_length",
     "draft_kv_length", "finish_reason", "why", "waited", "length", "prefill_seconds",
     "draft_seconds", "verify_seconds", "accept_seconds", "realign_seconds", "schedule_seconds",
@@ -89,7 +89,7 @@ class _Track:
             edges.append(edges[-1] + 1e6 * getattr(record.seconds, phase))
         self._now = edges[-1]
         accepted = sum(row.accepted for row in record.rows)
-        proposed = sum(len(row.proposals) for row in record.rows)
+        drafted = sum(len(row.draft_token_ids) for row in record.rows)
         committed = sum(len(row.committed) for row in record.rows)
         yield self._slice(
             f"round {record.round}",
@@ -108,7 +108,7 @@ class _Track:
             if end > start:
                 yield self._slice(phase, start, end, {})
         counters = {
-            "accepted": {"accepted": accepted, "rejected": proposed - accepted},
+            "accepted": {"accepted": accepted, "rejected": drafted - accepted},
             "committed tokens": {"tokens": committed},
             "realign bytes": {"bytes": record.realign_bytes},
         }
@@ -163,7 +163,7 @@ def _line(record: RoundRecord, row: RowRound, method: str) -> list[Any]:
         row.row,
         row.place,
         record.draft_tokens,
-        len(row.proposals),
+        len(row.draft_token_ids),
         row.accepted,
         "" if row.bonus is None else row.bonus,
         len(row.committed),
@@ -185,7 +185,7 @@ def _line(record: RoundRecord, row: RowRound, method: str) -> list[Any]:
         record.realign_bytes,
         record.staged_bytes,
         " ".join(sorted(names)),
-        " ".join(map(str, row.proposals)),
+        " ".join(map(str, row.draft_token_ids)),
         " ".join(map(str, row.committed)),
         plain(row.text),
     ]

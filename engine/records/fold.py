@@ -58,6 +58,6 @@ class Standing:
             row.output += entry.committed
             row.rounds += 1
             row.accepted += entry.accepted
-            row.drafted += len(entry.proposals)
+            row.drafted += len(entry.draft_token_ids)
         self.round, self.elapsed = record.round, record.elapsed
         self.tally.add(record)

@@ -14,7 +14,7 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "batchspec/trace/1"
+SCHEMA = "batchspec/trace/2"
 
 SpanKind = Literal["pad", "content", "stale", "ghost"]
 
@@ -45,7 +45,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AcceptTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one proposal was judged (design.md §3, sampling)."""
+    """How one draft token was judged (design.md §3, sampling)."""
 
     token: int
     draft_prob: float = 1.0
@@ -78,10 +78,10 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     """Request index, in the order of the prompts."""
     place: int = 0
     """Row of the batch tensor; for slotspec the slot's number."""
-    proposals: tuple[int, ...] = ()
-    """The K_i proposed token ids."""
+    draft_token_ids: tuple[int, ...] = ()
+    """The K_i drafted token ids."""
     accepted: int = 0
-    """Length of the accepted prefix of the proposals, 0 … K_i."""
+    """Length of the accepted prefix of the draft tokens, 0 … K_i."""
     bonus: int | None = None
     """The token that the target added after the accepted prefix; None where none was
     added (an end inside the accepted prefix). dsd takes the draft's first wrong token for
@@ -102,11 +102,11 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     draft_kv_length: int = 0
     """The same for the draft's cache."""
     positions: tuple[int, ...] = ()
-    """Position IDs fed to the target for [last committed, proposals …]."""
+    """Position IDs fed to the target for [last committed, draft tokens …]."""
     fed: tuple[Span, ...] = ()
     """The row as the target read it: its cache, then the block (last committed token and
-    proposals). The block's cells are spans as well: the last committed token is content,
-    the proposals are stale until they are committed."""
+    draft tokens). The block's cells are spans as well: the last committed token is content,
+    the draft tokens are stale until they are committed."""
     kept: tuple[Span, ...] = ()
     """The row after synchronisation. Its last committed token is included as content,
     though it has no K/V before the next round."""
@@ -120,14 +120,14 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited: int = 0
     """Rounds since the row last took part."""
     tests: tuple[AcceptTest, ...] = ()
-    """Of the proposals, in order: the judged ones when sampling; all of them, those after
+    """Of the draft tokens, in order: the judged ones when sampling; all of them, those after
     the first rejection too, where the run is inspected."""
     choice: BonusChoice | None = None
     """How `bonus` was chosen, where the run is inspected."""
     forced: int = 0
-    """How many of the proposals, from the first on, were put into the draft's mouth."""
+    """How many of the draft tokens, from the first on, were put into the draft's mouth."""
     by_text: bool = False
-    """Whether the proposals are text (the row's own, or the pair's phrases), and no model's."""
+    """Whether the draft tokens are text (the row's own, or the pair's n-grams), and no model's."""
 
 
 class PoolRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -264,7 +264,7 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
     pieces: dict[int, str] = {}
     versions: dict[str, str] = {}
     warning: str = ""
-    """What makes the outputs other than the target's, in words (forced acceptance)."""
+    """What makes the outputs other than the target's, in words (synthetic acceptance)."""
 
 
 class RowSummary(msgspec.Struct, frozen=True, kw_only=True):

@@ -25,6 +25,7 @@ from engine.records.schema import (
     RunHeader,
     Summary,
 )
+from engine.records.upgrade import OLDEST, upgrade
 
 CHUNK = 1 << 14
 """Bytes of a compressed file that are unpacked at a time."""
@@ -193,7 +194,7 @@ class _Peek(msgspec.Struct):
 
 def _records(path: Path, notices: list[str]) -> Iterator[Record | None]:
     """The record of each line; None for a kind that is not known. A cut is told of."""
-    decoder = msgspec.json.Decoder(Record)
+    decoder = _Decoder()
     number = 0
     try:
         with path.open("rb") as file:
@@ -216,6 +217,22 @@ def _records(path: Path, notices: list[str]) -> Iterator[Record | None]:
         notices.append(f"the trace was cut off after line {number}, or is still being written")
     except (zstandard.ZstdError, ValueError) as error:
         raise _Unreadable(max(number + isinstance(error, zstandard.ZstdError), 1), error) from error
+
+
+class _Decoder:
+    """Decodes the lines of one trace, each in the version that its first header names."""
+
+    def __init__(self) -> None:
+        self._today = msgspec.json.Decoder(Record)
+        self._version: int | None = None
+
+    def decode(self, line: bytes) -> Record:
+        if self._version is None:
+            self._version = _version(_peek(line).schema)
+        if not OLDEST <= self._version < _version(SCHEMA):
+            return self._today.decode(line)
+        record = upgrade(msgspec.json.decode(line), self._version)
+        return msgspec.convert(record, Record)  # type: ignore[no-any-return]
 
 
 def _lines(file: BinaryIO, *, packed: bool) -> Iterator[bytes]:
@@ -266,8 +283,9 @@ def _check(record: Record, *, first: bool) -> None:
 
 def _check_schema(schema: str) -> None:
     """Raises ValueError for a format that is not this one."""
-    if schema and schema != SCHEMA:
-        way_out = "; a newer version of this program can" if _version(schema) > 1 else ""
+    if schema and not OLDEST <= _version(schema) <= _version(SCHEMA):
+        newer = _version(schema) > _version(SCHEMA)
+        way_out = "; a newer version of this program can" if newer else ""
         raise ValueError(f"it is of the format {schema}, this program reads {SCHEMA}{way_out}")
 
 

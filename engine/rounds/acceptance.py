@@ -10,7 +10,7 @@ import torch
 
 from engine.models.host_transfer import Crossing
 from engine.records.schema import AcceptTest, BonusChoice
-from engine.rounds.draft_model import Proposals
+from engine.rounds.draft_model import DraftTokens
 from engine.rounds.packed_logits import Logits
 from engine.rounds.rejection_sampler import Rejection
 from engine.rounds.sampling import Sampler
@@ -19,10 +19,10 @@ from engine.rounds.sequence import Sequence
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one row's proposals.
+    """What became of one row's draft tokens.
 
     Attributes:
-        proposals: the K_i proposed tokens.
+        draft_token_ids: the row's K_i draft tokens.
         accepted: length of the accepted prefix.
         bonus: the token that the target adds after it; None where it adds none.
         choices: the target's own choice after each fed token (greedy), K_i + 1 of them; none
@@ -31,7 +31,7 @@ class Verdict:
         tests, choice, forced: what an inspected run tells of them (`engine.microscope.inspect`).
     """
 
-    proposals: tuple[int, ...]
+    draft_token_ids: tuple[int, ...]
     accepted: int
     bonus: int | None
     choices: tuple[int, ...] = ()
@@ -43,18 +43,18 @@ class Verdict:
     @property
     def block(self) -> list[int]:
         """The tokens to commit, in order."""
-        accepted = list(self.proposals[: self.accepted])
+        accepted = list(self.draft_token_ids[: self.accepted])
         return accepted if self.bonus is None else [*accepted, self.bonus]
 
 
 Compare = Callable[[Sequence, Seq[int], Seq[int]], int]
-"""How many of a row's proposals are accepted, given the target's own choices in their places."""
+"""How many of a row's draft tokens are accepted, given the target's own choices in their places."""
 
 
-def leading_matches(row: Sequence, proposals: Seq[int], choices: Seq[int]) -> int:
+def leading_matches(row: Sequence, draft_token_ids: Seq[int], choices: Seq[int]) -> int:
     """The matching prefix: greedy decoding's comparison."""
     accepted = 0
-    while accepted < len(proposals) and proposals[accepted] == choices[accepted]:
+    while accepted < len(draft_token_ids) and draft_token_ids[accepted] == choices[accepted]:
         accepted += 1
     return accepted
 
@@ -62,7 +62,7 @@ def leading_matches(row: Sequence, proposals: Seq[int], choices: Seq[int]) -> in
 class Lossless:
     """The accepted prefix, and one bonus token of the target's own (paper §3).
 
-    K accepted proposals put the bonus at position K, so a round commits 1 … K + 1 tokens.
+    K accepted draft tokens put the bonus at position K, so a round commits 1 … K + 1 tokens.
     Greedy decoding compares ids; sampling is the rejection rule of `engine.rounds.sampling`.
 
     Attributes:
@@ -78,7 +78,7 @@ class Lossless:
         return self.compare is leading_matches
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         """Judge all rows; ids and choices cross to the host once.
 
@@ -87,18 +87,18 @@ class Lossless:
         """
         highest, best = logits.best()  # a NaN or +inf anywhere in a row is its maximum
         finite = highest.isfinite().to(torch.int64)
-        fed = proposals.tokens.to(logits.device)
+        fed = drafted.tokens.to(logits.device)
         rejection = None
         if not sampler.sampling.greedy:
-            q = None if proposals.probs is None else proposals.probs.to(logits.device)
+            q = None if drafted.probs is None else drafted.probs.to(logits.device)
             p, seed = sampler.warp(logits.whole), sampler.sampling.seed
-            rejection = Rejection(p, q, fed, proposals.counts, rows, seed)
+            rejection = Rejection(p, q, fed, drafted.counts, rows, seed)
         parts = [fed, best, finite, *(rejection.parts if rejection else ())]
-        proposed, chosen, fine, *rest = Crossing(parts).arrived()
+        fed_ids, chosen, fine, *rest = Crossing(parts).arrived()
         outcomes = rejection.outcomes(rest) if rejection else None
         verdicts = []
-        for place, (row, count) in enumerate(zip(rows, proposals.counts, strict=True)):
-            tokens = tuple(proposed[place, :count].tolist())
+        for place, (row, count) in enumerate(zip(rows, drafted.counts, strict=True)):
+            tokens = tuple(fed_ids[place, :count].tolist())
             choices = tuple(chosen[place, : count + 1].tolist())
             good = bool(fine[place, : count + 1].all())
             if good and outcomes is not None:
@@ -119,13 +119,13 @@ class Shortest(Lossless):
     """
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
-        verdicts = super().judge(logits, proposals, rows, sampler)
+        verdicts = super().judge(logits, drafted, rows, sampler)
         shortest = min((v.accepted for v in verdicts if v.finite), default=0)
         return [
             v
             if v.accepted <= shortest
-            else replace(v, accepted=shortest, bonus=v.proposals[shortest])
+            else replace(v, accepted=shortest, bonus=v.draft_token_ids[shortest])
             for v in verdicts
         ]

@@ -1,4 +1,4 @@
-"""What is proposed: the draft seam."""
+"""What is drafted: the draft seam."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from engine.rounds.sequence import Sequence
 
 
 @dataclass(frozen=True)
-class Proposals:
-    """The proposals of a round.
+class DraftTokens:
+    """The draft tokens of a round.
 
     Attributes:
         tokens: [rows, K], K the longest; beyond a row's own K_i any id.
         counts: K_i of each row.
-        probs: q, [rows, K, vocabulary]: the distribution each proposal was drawn from;
+        probs: q, [rows, K, vocabulary]: the distribution each draft token was drawn from;
             None where each is certain (greedy decoding, lookup).
-        texts: places of rows whose proposals are text, and no model's.
+        texts: places of rows whose draft tokens are text, and no model's.
     """
 
     tokens: Tensor
@@ -34,16 +34,16 @@ class Proposals:
 
 
 class Drafter(Protocol):
-    """Proposes, and is told what became of it."""
+    """Drafts, and is told what became of it."""
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
-        """The most that may be proposed for a row in this round, K_i."""
+        """The most that may be drafted for a row in this round, K_i."""
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
-        """Propose up to `counts[place]` tokens for each row of the batch."""
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+        """Draft up to `counts[place]` tokens for each row of the batch."""
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
-        """Note how many proposals of a row were accepted and kept (before `settle`)."""
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
+        """Note how many draft tokens of a row were accepted and kept (before `settle`)."""
 
 
 class NoDraft:
@@ -52,10 +52,10 @@ class NoDraft:
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return 0
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         return _nothing([0] * len(counts), torch.device("cpu"))
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         pass
 
 
@@ -69,7 +69,7 @@ class ModelDraft:
 
     Args:
         context: positions that the draft has.
-        costs: where given (`--draft-tokens auto`), a row stops where one more proposal is
+        costs: where given (`--draft-tokens auto`), a row stops where one more draft token is
             not worth what it costs (`engine.drafting.auto_k.confidence`).
     """
 
@@ -88,7 +88,7 @@ class ModelDraft:
             return True
         return rows * self._confidence.usual >= self._costs.draft_tokens_worth()
 
-    def propose(self, layout: Layout, counts: list[int], sampler: Sampler) -> Proposals:
+    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         side = layout.draft
         assert side is not None
         steps = max(counts)
@@ -104,7 +104,7 @@ class ModelDraft:
         for step in range(steps):
             if stopping is not None and not stopping.goes_on(step, logits):
                 break
-            token, q = sampler.propose(side.model, logits, layout.rows, step)
+            token, q = sampler.draft(side.model, logits, layout.rows, step)
             tokens.append(token)
             if q is not None:
                 probs.append(q)
@@ -120,14 +120,14 @@ class ModelDraft:
             }
         if not tokens:
             return _nothing(counts, side.model.device)
-        return Proposals(
+        return DraftTokens(
             torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
         )
 
     def _catch_up(self, layout: Layout, side: Side, counts: list[int]) -> Tensor:
         """Feed what was committed since a row was last drafted for; logits [rows, columns].
 
-        Rows that propose nothing are left where they are.
+        Rows that draft nothing are left where they are.
         """
         behind = [
             max(1, row.length - side.valid[row.index]) if count else 0
@@ -146,13 +146,13 @@ class ModelDraft:
                 side.valid[row.index] = row.length
         return logits
 
-    def learn(self, layout: Layout, row: Sequence, accepted: int, proposed: int) -> None:
+    def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         assert layout.draft is not None
         self._confidence.learn(self._kinds.pop(row.index, []), accepted)
         # where the draft's own states stood in for the target's, its K/V are a guess;
-        # the last proposal was never fed, so full acceptance leaves its slot empty
-        if proposed and not layout.draft.model.reads_features:
-            layout.draft.valid[row.index] += min(accepted, proposed - 1)
+        # the last draft token was never fed, so full acceptance leaves its slot empty
+        if drafted and not layout.draft.model.reads_features:
+            layout.draft.valid[row.index] += min(accepted, drafted - 1)
 
 
 def _real(side: Side, counts: list[int]) -> list[int] | None:
@@ -160,5 +160,7 @@ def _real(side: Side, counts: list[int]) -> list[int] | None:
     return counts if side.fixed is None else None
 
 
-def _nothing(counts: list[int], device: torch.device) -> Proposals:
-    return Proposals(torch.zeros((len(counts), 0), dtype=torch.int64, device=device), list(counts))
+def _nothing(counts: list[int], device: torch.device) -> DraftTokens:
+    return DraftTokens(
+        torch.zeros((len(counts), 0), dtype=torch.int64, device=device), list(counts)
+    )

@@ -252,7 +252,7 @@ class Layout(ABC):
         return cells - self.place(row) * self.target.store.columns
 
     @abstractmethod
-    def fed_spans(self, row: Sequence, proposals: tuple[int, ...]) -> tuple[Span, ...]:
+    def fed_spans(self, row: Sequence, draft_token_ids: tuple[int, ...]) -> tuple[Span, ...]:
         """The row as the target reads it in this round (call before `settle`)."""
 
     @abstractmethod
@@ -284,7 +284,7 @@ class Layout(ABC):
 
 
 def beside(draft: Side, targets: KVStore, drafts: KVStore) -> None:
-    """Let a feature draft find the target's vectors. A layout lays both stores out alike."""
+    """Let an EAGLE-style draft find the target's vectors. A layout lays both stores out alike."""
     if draft.model.reads_features:
         targets.keeps_features, drafts.beside = True, targets
 

@@ -14,7 +14,7 @@ from engine.models.host_transfer import to_device
 class Logits:
     """Logits of [last committed, d1 … dK] of every row.
 
-    Rows propose different numbers of tokens. Filling their block up to a rectangle of whole
+    Rows draft different numbers of tokens. Filling their block up to a rectangle of whole
     vocabularies, and looking for the best of each, can cost as much as an attention layer.
 
     Args:

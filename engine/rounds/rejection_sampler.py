@@ -1,6 +1,6 @@
 """Rejection sampling of a batch where its logits are (Leviathan et al. 2023, algorithm 1).
 
-A proposal x, drawn from q, is accepted when u · q(x) < p(x); at a row's first rejection a
+A draft token x, drawn from q, is accepted when u · q(x) < p(x); at a row's first rejection a
 token is drawn from norm(max(p − q, 0)), and from p when all are accepted. What each row drew
 is distributed as p, whatever q is. Probabilities of the whole vocabulary stay on the device:
 to the host come the outcome and the two numbers of each test.
@@ -24,7 +24,7 @@ from engine.rounds.sequence import Sequence
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one row: accepted proposals, the token after them, the tests made."""
+    """What became of one row: accepted draft tokens, the token after them, the tests made."""
 
     accepted: int
     bonus: int
@@ -32,12 +32,12 @@ class Outcome:
 
 
 class Rejection:
-    """Judges the proposals of all rows; `outcomes` reads what has come to the host.
+    """Judges the draft tokens of all rows; `outcomes` reads what has come to the host.
 
     Args:
         p: the target's warped probabilities, [rows, K + 1, vocabulary].
-        q: the draft's, [rows, K, vocabulary]; None: each proposal was certain.
-        tokens: the proposals, [rows, K]; beyond a row's own K_i any id.
+        q: the draft's, [rows, K, vocabulary]; None: each draft token was certain.
+        tokens: the draft tokens, [rows, K]; beyond a row's own K_i any id.
         counts: K_i.
         seed: of the draws, which are keyed by row and position.
 

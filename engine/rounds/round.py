@@ -9,14 +9,14 @@ import torch
 from msgspec.structs import replace
 
 from engine.config.errors import NonFiniteLogits
-from engine.drafting.auto_k.adaptive import Choice, DraftTokens
+from engine.drafting.auto_k.adaptive import Choice, DraftPolicy
 from engine.microscope.inspect import Inspection
 from engine.microscope.invariants import Found, Invariants, checked
 from engine.microscope.kv_audit import Audit, audit, mark_ghosts
 from engine.microscope.round_record import note_fed, row_record
 from engine.records.schema import RoundRecord, RowRound
 from engine.rounds.acceptance import Lossless, Verdict
-from engine.rounds.draft_model import Drafter, Proposals
+from engine.rounds.draft_model import Drafter, DraftTokens
 from engine.rounds.layout import Layout, Stamps
 from engine.rounds.packed_logits import Logits
 from engine.rounds.phase_timer import Meter
@@ -38,7 +38,7 @@ class Loop:
     drafter: Drafter
     accept: Lossless
     sampler: Sampler
-    draft_tokens: DraftTokens
+    draft_tokens: DraftPolicy
     auditor: Audit | None = None
     lane: int = 0
     inspection: Inspection | None = None
@@ -77,15 +77,15 @@ class Loop:
         with meter.phase("draft"):
             k = self.draft_tokens.choose(rows, refilled=self.schedule.refills(rows))
             counts = [self._limit(row, k) for row in rows]
-            proposals = self.drafter.propose(layout, counts, self.sampler)
+            drafted = self.drafter.draft(layout, counts, self.sampler)
         with meter.phase("verify"):
-            logits = self._verify(proposals)
+            logits = self._verify(drafted)
         fed_ids = Stamps(layout.sides)  # on their way while the round is judged
         with meter.phase("accept"):
-            verdicts = self.accept.judge(logits, proposals, rows, self.sampler)
+            verdicts = self.accept.judge(logits, drafted, rows, self.sampler)
 
         if self.inspection is not None:
-            verdicts = self.inspection.look(logits, proposals, rows, verdicts)
+            verdicts = self.inspection.look(logits, drafted, rows, verdicts)
         fed_ids.enter()
         found = self.invariants.before_settle(layout, rows, verdicts)
         fed = note_fed(layout, rows, verdicts, chosen.why)
@@ -102,7 +102,7 @@ class Loop:
             row_record(layout, row, verdict, before, kept, settled)
             for row, verdict, before, kept in zip(rows, verdicts, fed, committed, strict=True)
         ]
-        for at in proposals.texts:
+        for at in drafted.texts:
             entries[at] = replace(entries[at], by_text=True)
         if self.auditor is not None:
             faults, ghosts = audit(self.auditor, layout, rows)
@@ -120,16 +120,16 @@ class Loop:
         return self._finish(record, realign_bytes=moved, staged_bytes=freed)
 
     def _limit(self, row: Sequence, k: Choice) -> int:
-        """K_i. What is given by hand is proposed whatever it is worth."""
+        """K_i. What is given by hand is drafted whatever it is worth."""
         wanted = k.rows is None or row.index in k.rows or self.sampler.forced(row) > 0
         return self.drafter.limit(row, k.draft_tokens) if wanted else 0
 
-    def _verify(self, proposals: Proposals) -> Logits:
+    def _verify(self, drafted: DraftTokens) -> Logits:
         """Feed [last committed, d1 … dK]; K + 1 logits of every row come back."""
         device = self.layout.target.model.device
         last = self.layout.committed(1, device)
-        block = torch.cat([last, proposals.tokens.to(device)], dim=1)
-        counts = [count + 1 for count in proposals.counts]
+        block = torch.cat([last, drafted.tokens.to(device)], dim=1)
+        counts = [count + 1 for count in drafted.counts]
         return Logits(self.layout.verify(block, counts), counts)
 
     def _commit(self, row: Sequence, verdict: Verdict) -> list[int]:
@@ -139,10 +139,10 @@ class Loop:
             row.fail(str(NonFiniteLogits([row.index], self.round, "target")))
             return []
         row.accepted += verdict.accepted
-        row.drafted += len(verdict.proposals)
+        row.drafted += len(verdict.draft_token_ids)
         kept = row.commit(verdict.block)
         accepted = min(verdict.accepted, len(kept))
-        self.drafter.learn(self.layout, row, accepted, len(verdict.proposals))
+        self.drafter.learn(self.layout, row, accepted, len(verdict.draft_token_ids))
         self.layout.target.valid[row.index] += len(kept)
         return kept
 

@@ -77,12 +77,12 @@ def draw(probs: Tensor, u: Tensor) -> Tensor:
 
 
 class Sampler:
-    """Draws proposals, and warps what they are judged by (`engine.rounds.rejection_sampler`).
+    """Draws draft tokens, and warps what they are judged by (`engine.rounds.rejection_sampler`).
 
     Args:
         sampling: temperature, truncation and seed.
-        vocabulary: of the target; a draft's ids beyond it are never proposed.
-        never: [n] further ids that the draft must not propose.
+        vocabulary: of the target; a draft's ids beyond it are never drafted.
+        never: [n] further ids that the draft must not draft.
     """
 
     def __init__(self, sampling: Sampling, vocabulary: int, never: Tensor | None = None) -> None:
@@ -94,8 +94,8 @@ class Sampler:
         """The target's logits as probabilities to draw from, [..., vocabulary]."""
         return warp(logits, self.sampling)
 
-    def proposable(self, model: LanguageModel, logits: Tensor) -> Tensor:
-        """The draft's logits, [rows, head columns], without the ids that it must not propose."""
+    def draftable(self, model: LanguageModel, logits: Tensor) -> Tensor:
+        """The draft's logits, [rows, head columns], without the ids that it must not draft."""
         if model.hot_ids is None and logits.shape[-1] > self.vocabulary:
             logits = logits[..., : self.vocabulary]
         if self.never is None:
@@ -103,13 +103,14 @@ class Sampler:
         return logits.index_fill(-1, self.never.to(logits.device), float("-inf"))
 
     def forced(self, row: Sequence) -> int:
-        """How many of the row's next proposals are given by hand (`engine.microscope.inspect`)."""
+        """How many of the row's next draft tokens are given by hand
+        (`engine.microscope.inspect`)."""
         return 0
 
-    def propose(
+    def draft(
         self, model: LanguageModel, logits: Tensor, rows: list[Sequence], step: int
     ) -> tuple[Tensor, Tensor | None]:
-        """Draw proposal number `step` of every row from the draft's logits.
+        """Draw draft token number `step` of every row from the draft's logits.
 
         Args:
             model: the draft.
@@ -118,7 +119,7 @@ class Sampler:
         Returns:
             Tokens [rows], and q [rows, vocabulary] (None for greedy decoding).
         """
-        logits = self.proposable(model, logits)
+        logits = self.draftable(model, logits)
         if self.sampling.greedy:
             return model.token_ids(logits.max(dim=-1).indices), None
         q = warp(logits, self.sampling)
@@ -126,7 +127,7 @@ class Sampler:
             ids = model.token_ids(torch.arange(q.shape[-1], device=q.device))
             full = q.new_zeros((q.shape[0], self.vocabulary))
             q = full.index_copy(1, ids, q)
-        # the proposal at step k would be committed at content index n + k
+        # the draft token at step k would be committed at content index n + k
         u = self._uniforms(rows, [row.length + step for row in rows], PROPOSE, q.device)
         return draw(q, u), q
 

@@ -103,10 +103,10 @@ def go_back(run: Run, lengths: Mapping[int, int], number: int) -> ChangeRecord:
 
 
 def force(run: Run, row: int, text: str) -> ChangeRecord:
-    """Have a row's draft say this next; the target judges it like any other proposal.
+    """Have a row's draft say this next; the target judges it like any other draft token.
 
     Args:
-        text: what is to be proposed, or token ids as in "#1820 #11".
+        text: what is to be drafted, or token ids as in "#1820 #11".
 
     Raises:
         UserError: no draft model speaks for this row, or there is nothing to say.
@@ -118,16 +118,16 @@ def force(run: Run, row: int, text: str) -> ChangeRecord:
     if sequence is None or not sequence.running:
         raise UserError(f"row {row} has ended")
     if loop.layout.draft is None:
-        raise UserError("no draft model proposes anything in this run")
+        raise UserError("no draft model drafts anything in this run")
     tokens = tokens_of(run, text)
     loop.sampler.wanted[row] = tokens
     said = "".join(run.pair.tokenizer.piece(token) for token in tokens)
-    return _record(run, f"row {row} is to propose “{said}”", ids=tokens)
+    return _record(run, f"row {row} is to draft “{said}”", ids=tokens)
 
 
 @contextmanager
 def _wanted_kept(run: Run) -> Iterator[None]:
-    """What is to be proposed next is asked for still when the loop is made anew."""
+    """What is to be drafted next is asked for still when the loop is made anew."""
     before = run.loop.sampler
     yield
     after = run.loop.sampler

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.config.settings import Settings
-from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Auto, DraftTokens, Fixed, Selective
+from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Auto, DraftPolicy, Fixed, Selective
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.hybrid import HybridDraft, SureText
-from engine.drafting.ngram_table import PhraseTable
-from engine.drafting.prompt_lookup import LookupDraft, PhraseDraft
+from engine.drafting.ngram_table import NgramTable
+from engine.drafting.prompt_lookup import LookupDraft, NgramDraft
 from engine.methods.table import Method, Plan, method_named
 from engine.microscope.inspect import Inspection, NotingSampler
 from engine.microscope.kv_audit import Audit
@@ -36,7 +36,7 @@ from engine.rounds.draft_model import Drafter, ModelDraft, NoDraft
 from engine.rounds.round import Loop
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
-from engine.rounds.synthetic_acceptance import ForcedPattern
+from engine.rounds.synthetic_acceptance import SyntheticAcceptance
 from engine.runs.out_of_memory import attempt
 from engine.text.detokenizer import Texts
 
@@ -89,7 +89,7 @@ class Run:
         """The run's first record."""
         settings = msgspec.to_builtins(self.settings)
         settings |= settings.pop("sampling")
-        settings["own_text"] = own_text(self.pair, self.settings)
+        settings["prompt_lookup"] = prompt_lookup(self.pair, self.settings)
         settings["device"] = str(self.pair.target.device)
         settings["dtype"] = str(self.pair.target.dtype).removeprefix("torch.")
         return RunHeader(
@@ -259,7 +259,7 @@ def build_loop(
     layout = method.layout(pair.target, draft, plan)
     accept = method.accept()
     if settings.force_accept is not None:
-        accept.compare = ForcedPattern(settings)
+        accept.compare = SyntheticAcceptance(settings)
     return Loop(
         layout=layout,
         schedule=method.schedule(
@@ -275,17 +275,17 @@ def build_loop(
     )
 
 
-def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftTokens, Drafter]:
-    """How many tokens are proposed, and what proposes them.
+def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftPolicy, Drafter]:
+    """How many tokens are drafted, and what drafts them.
 
-    A model proposes where the pair has one; else the row's own text does, and the phrases
+    A model drafts where the pair has one; else the row's own text does, and the n-grams
     of the pair.
     """
     if not method.drafts or settings.draft_tokens == 0:
         return Fixed(0), NoDraft()
     auto = settings.draft_tokens == "auto"
     costs = Costs()
-    draft_tokens: DraftTokens
+    draft_tokens: DraftPolicy
     if settings.draft_tokens != "auto":
         draft_tokens = Fixed(settings.draft_tokens)
     else:
@@ -295,18 +295,18 @@ def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftToken
     known = costs if auto else None
     if pair.draft is not None:
         drafter = method.draft(pair.draft.context, known)
-        mixed = own_text(pair, settings) and method.draft is ModelDraft
+        mixed = prompt_lookup(pair, settings) and method.draft is ModelDraft
         return draft_tokens, HybridDraft(
-            drafter, SureText(pair.phrases or PhraseTable({}), known)
+            drafter, SureText(pair.ngrams or NgramTable({}), known)
         ) if mixed else drafter
-    if pair.phrases is not None:
-        return draft_tokens, PhraseDraft(pair.phrases, known)
+    if pair.ngrams is not None:
+        return draft_tokens, NgramDraft(pair.ngrams, known)
     return draft_tokens, LookupDraft(known)
 
 
-def own_text(pair: Pair, settings: Settings) -> bool:
-    """Whether text is proposed before the draft model is asked."""
-    return pair.own_text if settings.own_text is None else settings.own_text
+def prompt_lookup(pair: Pair, settings: Settings) -> bool:
+    """Whether text is drafted before the draft model is asked."""
+    return pair.prompt_lookup if settings.prompt_lookup is None else settings.prompt_lookup
 
 
 def widest(settings: Settings) -> int:

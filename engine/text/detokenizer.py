@@ -53,7 +53,7 @@ class Texts:
 
 def _named(row: RowRound) -> Iterator[int]:
     """The token ids that a row's record names."""
-    yield from row.proposals
+    yield from row.draft_token_ids
     yield from row.committed
     for told in (*row.tests, row.choice):
         if told is not None:

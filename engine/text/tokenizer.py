@@ -189,7 +189,7 @@ def first_difference(target: Tokenizer, draft: Tokenizer) -> str | None:
 def known_to_one(target: Tokenizer, draft: Tokenizer) -> list[int]:
     """The ids that mean a token to only one of the two, or a different token to each.
 
-    Such a token must not be proposed: to the target it would be another one, or none. An
+    Such a token must not be drafted: to the target it would be another one, or none. An
     id that means nothing to either (a model's head may be padded) is not among them.
     """
     ours, theirs = target.token_map(), draft.token_map()

@@ -46,9 +46,9 @@ def moved(model: LanguageModel) -> LanguageModel:
 
 
 def told(records: list[Any]) -> list[Any]:
-    """What was proposed, accepted and kept in each round."""
+    """What was drafted, accepted and kept in each round."""
     return [
-        [(row.row, row.proposals, row.accepted, row.committed, row.bonus) for row in r.rows]
+        [(row.row, row.draft_token_ids, row.accepted, row.committed, row.bonus) for row in r.rows]
         for r in records
         if isinstance(r, RoundRecord)
     ]

@@ -90,7 +90,7 @@ def test_rounds_walks_the_answer_as_greedy_speculation_does() -> None:
     hits = [True, True, False, False, True, True, True, True]
     # K = 2: (2 accepted, bonus), (0, bonus), (2, bonus), then one token is left
     assert rounds([hits], 2) == (4, 4)
-    # K = 5: nothing is proposed for the last token that may still be committed
+    # K = 5: nothing is drafted for the last token that may still be committed
     assert rounds([hits], 5) == (5, 3)
     assert rounds([[False] * 4], 5) == (0, 4)
     assert rounds([[]], 5) == (0, 0)

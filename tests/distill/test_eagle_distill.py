@@ -1,4 +1,4 @@
-"""Distillation of a feature draft: trained as it will run, packed, and used by the engine."""
+"""Distillation of an EAGLE-style draft: trained as it will run, packed, and used by the engine."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from engine.distill.run import Stage, distill_model
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.wire import fit_wire
 from engine.models.eagle_format import (
-    build_feature_draft,
-    is_feature_draft,
-    load_feature_draft,
-    save_feature_draft,
+    build_eagle_draft,
+    is_eagle_draft,
+    load_eagle_draft,
+    save_eagle_draft,
 )
-from engine.models.eagle_unroll import FeatureStudent
+from engine.models.eagle_unroll import EagleStudent
 from engine.pairs.load import load_pair
 from engine.pairs.registry import PairRequest
 from engine.pairs.toy import toy_models
@@ -29,7 +29,7 @@ from engine.runs.run import Run
 from tests.distill.test_distill import VOCAB, settings, tiny_data, tiny_target
 from tests.tiny import prompts_of
 
-LAYERS, READS = [4, 5], [1, 3]
+DRAFT_MODEL, READS = [4, 5], [1, 3]
 
 
 @pytest.fixture(scope="module")
@@ -45,9 +45,9 @@ def labelled(target: Any, data: TokenData, place: Path) -> Labels:
     return labels
 
 
-def student_of(target: Any) -> FeatureStudent:
+def student_of(target: Any) -> EagleStudent:
     torch.manual_seed(3)
-    return build_feature_draft(target, LAYERS, READS, torch.arange(VOCAB))
+    return build_eagle_draft(target, DRAFT_MODEL, READS, torch.arange(VOCAB))
 
 
 @torch.no_grad()
@@ -78,9 +78,9 @@ def test_the_fitted_wire_brings_the_draft_closer(data_file: Path, tmp_path: Path
     target = tiny_target()
     labels = labelled(target, load_tokens(data_file, VOCAB), tmp_path)
     fitted, unfitted = student_of(target), student_of(target)
-    assert fit_wire(fitted, labels, LAYERS[0]) < 0.9
+    assert fit_wire(fitted, labels, DRAFT_MODEL[0]) < 0.9
 
-    def distance(student: FeatureStudent) -> float:
+    def distance(student: EagleStudent) -> float:
         total = 0.0
         for index in range(20):
             ids = labels.data.sequence(index)[None]
@@ -114,8 +114,8 @@ def test_a_run_learns_and_packs_what_it_learned(data_file: Path, tmp_path: Path)
 
     run(max_steps=150)
     assert losses[-1] < 0.75 * losses[0]
-    assert is_feature_draft(tmp_path)
-    student, hot = load_feature_draft(tmp_path, target)
+    assert is_eagle_draft(tmp_path)
+    student, hot = load_eagle_draft(tmp_path, target)
     assert (len(hot), student.features.layers) == (40, (1, 4))
     run(resume=True, max_steps=151)
     assert len(losses) == 151
@@ -126,18 +126,18 @@ def test_a_run_learns_and_packs_what_it_learned(data_file: Path, tmp_path: Path)
 @pytest.mark.parametrize("layers", ["4-5", "0-1"])
 def test_what_cannot_be_wired_is_refused(layers: str, data_file: Path, tmp_path: Path) -> None:
     chosen = settings(tmp_path, data_file, layers=layers, reads="1,2")
-    with pytest.raises(UserError, match="--reads"):
+    with pytest.raises(UserError, match="--eagle-layers"):
         distill_model(tiny_target(), None, chosen)
 
 
 @pytest.mark.parametrize("int8", [False, True])
-def test_a_packed_draft_proposes_in_the_engine(int8: bool, tmp_path: Path) -> None:
+def test_a_packed_draft_drafts_in_the_engine(int8: bool, tmp_path: Path) -> None:
     target, _ = toy_models(dtype=torch.float32)
     last = target.config.num_hidden_layers - 1
     torch.manual_seed(0)
     hot = torch.arange(target.config.vocab_size)
-    student = build_feature_draft(target, [last], [last - 1], hot)
-    save_feature_draft(tmp_path, student, [last], hot, int8=int8)
+    student = build_eagle_draft(target, [last], [last - 1], hot)
+    save_eagle_draft(tmp_path, student, [last], hot, int8=int8)
     pair = load_pair(PairRequest(name="toy", draft=str(tmp_path)))
     prompts = prompts_of([[5, 6, 7, 8], [9, 10]])
     for method in ("eqspec", "slotspec"):

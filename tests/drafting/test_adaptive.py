@@ -47,7 +47,7 @@ def decode(
                 accepted += 1
             committed = (1,) * (accepted + 1)
             rows.append(
-                RowRound(row=row, proposals=(1,) * k, accepted=accepted, committed=committed)
+                RowRound(row=row, draft_token_ids=(1,) * k, accepted=accepted, committed=committed)
             )
             tokens += accepted + 1
         noise = rng.uniform(0.95, 1.05)
@@ -89,25 +89,27 @@ def test_every_choice_says_why() -> None:
 
 
 def test_text_is_no_merit_of_k() -> None:
-    """Half the rows propose text, all of which is accepted; the model is always wrong."""
+    """Half the rows draft text, all of which is accepted; the model is always wrong."""
     chooser = Adaptive(Costs())
     chosen = []
     for number in range(1, 80):
         k = chooser.choose(BATCH, refilled=True).draft_tokens
         rows = [
-            RowRound(row=row, proposals=(1,) * 4, accepted=4, committed=(1,) * 5, by_text=True)
+            RowRound(
+                row=row, draft_token_ids=(1,) * 4, accepted=4, committed=(1,) * 5, by_text=True
+            )
             if row % 2
-            else RowRound(row=row, proposals=(1,) * k, committed=(1,))
+            else RowRound(row=row, draft_token_ids=(1,) * k, committed=(1,))
             for row in range(ROWS)
         ]
-        fed = sum(len(row.proposals) + 1 for row in rows)
+        fed = sum(len(row.draft_token_ids) + 1 for row in rows)
         phases = Phases(verify=0.040 + 0.0005 * fed, draft=0.008 * k)
         chooser.observe(RoundRecord(round=number, rows=tuple(rows), draft_tokens=k, seconds=phases))
         chosen.append(k)
     assert chosen[-40:].count(0) >= 36
 
 
-def test_where_nobody_waits_only_the_late_rows_propose() -> None:
+def test_where_nobody_waits_only_the_late_rows_draft() -> None:
     chooser = Selective(Costs())
     batch: Any = [Row(0, remaining=40), Row(1, remaining=39), Row(2, remaining=3)]
     assert chooser.choose(batch, refilled=True).rows is None

@@ -1,4 +1,4 @@
-"""Rows stop proposing where the draft is unsure: what is learned, and what it saves."""
+"""Rows stop drafting where the draft is unsure: what is learned, and what it saves."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def logits_of(*certainties: float) -> torch.Tensor:
     return torch.stack([p.log(), (1 - p).log()], dim=1)
 
 
-def test_chances_are_what_became_of_proposals_as_certain() -> None:
+def test_chances_are_what_became_of_draft_tokens_as_certain() -> None:
     confidence = Confidence()
     (before,), (kind,) = confidence.chances(logits_of(0.95))
     assert kind == BINS - 1
@@ -45,10 +45,10 @@ def test_chances_are_what_became_of_proposals_as_certain() -> None:
     (after,), _ = confidence.chances(logits_of(0.95))
     assert after < 0.05
     (other,), _ = confidence.chances(logits_of(0.55))
-    assert other > 0.4, "nothing was learned of proposals of another kind"
+    assert other > 0.4, "nothing was learned of draft tokens of another kind"
 
 
-def test_a_proposal_behind_a_rejected_one_says_nothing() -> None:
+def test_a_draft_token_behind_a_rejected_one_says_nothing() -> None:
     confidence = Confidence()
     confidence.learn([5, 6, 7], accepted=1)
     fresh = Confidence()
@@ -56,10 +56,10 @@ def test_a_proposal_behind_a_rejected_one_says_nothing() -> None:
     assert changed == [5, 6]
 
 
-def test_a_row_stops_by_the_chance_that_all_its_proposals_are_accepted() -> None:
+def test_a_row_stops_by_the_chance_that_all_its_draft_tokens_are_accepted() -> None:
     stopping = Stopping(Confidence(), Known(0.5), [4, 4, 1], [0, 0, 0])
     assert stopping.goes_on(0, logits_of(0.95, 0.6, 0.95))
-    # row 1: 0.6 · 0.6 is too little; row 2 may propose no more
+    # row 1: 0.6 · 0.6 is too little; row 2 may draft no more
     assert stopping.goes_on(1, logits_of(0.95, 0.6, 0.95))
     assert stopping.counts == [4, 1, 1]
     assert not stopping.goes_on(2, logits_of(0.51, 0.99, 0.99))
@@ -77,7 +77,7 @@ def test_the_draft_is_not_run_for_less_than_it_costs() -> None:
     assert cheap.pays(1)
 
 
-def test_what_is_given_by_hand_is_proposed_whatever_it_is_worth() -> None:
+def test_what_is_given_by_hand_is_drafted_whatever_it_is_worth() -> None:
     stopping = Stopping(Confidence(), Known(0.9, worth=9.0), [4, 4], [2, 0])
     unsure = logits_of(0.5, 0.5)
     assert stopping.goes_on(0, unsure)
@@ -88,7 +88,7 @@ def test_what_is_given_by_hand_is_proposed_whatever_it_is_worth() -> None:
     assert stopping.counts == [2, 0]
 
 
-def test_outputs_stay_the_targets_and_fewer_proposals_are_wasted() -> None:
+def test_outputs_stay_the_targets_and_fewer_draft_tokens_are_wasted() -> None:
     pair = tiny_pair(noise=0.08)
     assert pair.draft is not None
     prompts = mixed_prompts(6, seed=3)
@@ -107,6 +107,6 @@ def test_outputs_stay_the_targets_and_fewer_proposals_are_wasted() -> None:
             sum(getattr(row, name) for row in summary.rows) for name in ("accepted", "drafted")
         )
         found[least] = accepted / drafted
-        counts = {len(row.proposals) for record in rounds for row in record.rows}
+        counts = {len(row.draft_token_ids) for record in rounds for row in record.rows}
     assert len(counts) > 2, "rows never stopped at different places"
     assert found[0.25] > found[0.0]

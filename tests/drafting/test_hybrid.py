@@ -13,11 +13,11 @@ from engine.config.settings import Sampling, Settings
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.auto_k.price import Price
 from engine.drafting.hybrid import SureText, merged
-from engine.drafting.ngram_table import PhraseTable
+from engine.drafting.ngram_table import NgramTable
 from engine.drafting.prompt_lookup import LONGEST, Chance
 from engine.evaluation.oracle import Oracle
 from engine.records.schema import RoundRecord, Summary
-from engine.rounds.draft_model import Proposals
+from engine.rounds.draft_model import DraftTokens
 from engine.rounds.sequence import Sequence
 from engine.runs.intervene import force
 from engine.runs.run import Run
@@ -42,7 +42,7 @@ PROMPTS = prompts_of([REPEATS, [30, 11, 4, 21], [*REPEATS, 8], [12]])
 
 
 def run(method: str, **settings: object) -> tuple[list[RoundRecord], Summary]:
-    chosen = {"batch_size": 4, "draft_tokens": 3, "max_new_tokens": 24, "own_text": True}
+    chosen = {"batch_size": 4, "draft_tokens": 3, "max_new_tokens": 24, "prompt_lookup": True}
     *records, summary = Run(
         tiny_pair(),
         Settings(method=method, **(chosen | settings)),  # type: ignore[arg-type]
@@ -61,31 +61,31 @@ def test_outputs_stay_the_targets(method: str, draft_tokens: object) -> None:
     assert not [violation for record in rounds for violation in record.violations]
 
 
-def test_a_row_that_repeats_itself_proposes_its_own_text() -> None:
+def test_a_row_that_repeats_itself_drafts_its_prompt_lookup() -> None:
     rounds, _ = run("eqspec")
-    first = {row.row: row.proposals for row in rounds[0].rows}
+    first = {row.row: row.draft_token_ids for row in rounds[0].rows}
     assert first[0] == (8, 9, 5)
     assert first[2] == (9, 5, 6)
-    alone, _ = run("eqspec", own_text=False)
-    without = {row.row: row.proposals for row in alone[0].rows}
+    alone, _ = run("eqspec", prompt_lookup=False)
+    without = {row.row: row.draft_token_ids for row in alone[0].rows}
     assert {row.row for row in rounds[0].rows if row.by_text} == {0, 2}
     assert (first[1], first[3]) == (without[1], without[3])
     assert (first[0], first[2]) != (without[0], without[2])
 
 
-def test_phrases_are_proposed_where_they_are_all_but_sure() -> None:
-    table = PhraseTable({(21,): (33, 0.9), (33,): (34, 0.4), (12,): (35, 0.4)})
-    pair = replace(tiny_pair(), phrases=table)
-    settings = Settings(method="eqspec", draft_tokens=3, max_new_tokens=8, own_text=True)
+def test_ngrams_are_drafted_where_they_are_all_but_sure() -> None:
+    table = NgramTable({(21,): (33, 0.9), (33,): (34, 0.4), (12,): (35, 0.4)})
+    pair = replace(tiny_pair(), ngrams=table)
+    settings = Settings(method="eqspec", draft_tokens=3, max_new_tokens=8, prompt_lookup=True)
     first = next(r for r in Run(pair, settings, PROMPTS).records() if isinstance(r, RoundRecord))
-    proposals = {row.row: row.proposals for row in first.rows}
-    assert proposals[1] == (33,), "the phrase goes on, but that is no longer likely"
-    assert proposals[3][:1] != (35,), "the draft model is asked instead"
+    drafted = {row.row: row.draft_token_ids for row in first.rows}
+    assert drafted[1] == (33,), "the n-gram goes on, but that is no longer likely"
+    assert drafted[3][:1] != (35,), "the draft model is asked instead"
 
 
 def test_what_no_model_drew_is_certain() -> None:
-    certain = Proposals(torch.tensor([[4, 2], [0, 0]]), [2, 0], texts=(0,))
-    drawn = Proposals(torch.tensor([[0], [3]]), [0, 1], torch.full((2, 1, 5), 0.2))
+    certain = DraftTokens(torch.tensor([[4, 2], [0, 0]]), [2, 0], texts=(0,))
+    drawn = DraftTokens(torch.tensor([[0], [3]]), [0, 1], torch.full((2, 1, 5), 0.2))
     both = merged(certain, drawn)
     assert both.counts == [2, 1]
     assert both.tokens[0].tolist() == [4, 2]
@@ -97,7 +97,7 @@ def test_what_no_model_drew_is_certain() -> None:
     assert both.texts == (0,)
 
 
-def test_sampling_and_the_inspector_see_who_proposed() -> None:
+def test_sampling_and_the_inspector_see_who_drafted() -> None:
     rounds, _ = run("slotspec", sampling=Sampling(temperature=0.8), inspect=True)
     tests = [row.tests for row in rounds[0].rows]
     by_row = dict(zip((row.row for row in rounds[0].rows), tests, strict=True))
@@ -111,31 +111,31 @@ def test_a_token_given_by_hand_comes_before_text(draft_tokens: Any) -> None:
         method="eqspec",
         draft_tokens=draft_tokens,
         max_new_tokens=8,
-        own_text=True,
+        prompt_lookup=True,
         inspect=True,
     )
     run = Run(tiny_pair(), settings, PROMPTS)
-    run.loop.step()  # `auto` measures first what a round without proposals costs
+    run.loop.step()  # `auto` measures first what a round without draft tokens costs
     row = next(row for row in run.rows if row.running)
     force(run, row.index, "#33")
     record = run.loop.step()
     assert record is not None
     entry = next(entry for entry in record.rows if entry.row == row.index)
     assert record.draft_tokens > 0
-    assert entry.proposals[0] == 33
+    assert entry.draft_token_ids[0] == 33
     assert not entry.by_text
 
 
-def test_a_match_that_is_not_proposed_teaches_nothing() -> None:
-    """What then became of a phrase would be counted as the match's own."""
-    text = SureText(PhraseTable({(7,): (33, 0.9)}), Known(Price(token=0.1)))
+def test_a_match_that_is_not_drafted_teaches_nothing() -> None:
+    """What then became of a n-gram would be counted as the match's own."""
+    text = SureText(NgramTable({(7,): (33, 0.9)}), Known(Price(token=0.1)))
     row = Sequence(prompts_of([REPEATS])[0], budget=9, context=64, eos_ids=frozenset())
     layout: Any = SimpleNamespace(rows=[row])
     sampler: Any = None
-    assert text.propose(layout, [3], sampler).tokens[0, 0] == 8
+    assert text.draft(layout, [3], sampler).tokens[0, 0] == 8
     text._chances[LONGEST] = Chance(0.3, 0.5)
     before = text._chances[LONGEST].joint(8)
     for _ in range(40):
-        assert text.propose(layout, [3], sampler).tokens[0, 0] == 33, "the match is unsure"
-        text.learn(layout, row, accepted=1, proposed=1)
+        assert text.draft(layout, [3], sampler).tokens[0, 0] == 33, "the match is unsure"
+        text.learn(layout, row, accepted=1, drafted=1)
     assert text._chances[LONGEST].joint(8) == before

@@ -1,4 +1,4 @@
-"""What a proposal has to be worth: loads, costs, prices, depths, and who is hurried."""
+"""What a draft token has to be worth: loads, costs, prices, depths, and who is hurried."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from engine.records.schema import Phases, RoundRecord, RowRound
 def finished(counts: list[int], kept: int = 1, **seconds: float) -> RoundRecord:
     """A round in which rows fed so many tokens each."""
     rows = tuple(
-        RowRound(row=row, committed=(1,) * kept, proposals=(1,) * (count - 1))
+        RowRound(row=row, committed=(1,) * kept, draft_token_ids=(1,) * (count - 1))
         for row, count in enumerate(counts)
     )
     return RoundRecord(round=1, rows=rows, draft_tokens=max(counts) - 1, seconds=Phases(**seconds))
@@ -82,10 +82,10 @@ def measured(token: float) -> Costs:
     return costs
 
 
-def test_a_proposal_pays_from_the_chance_that_covers_its_cost() -> None:
+def test_a_draft_token_pays_from_the_chance_that_covers_its_cost() -> None:
     price = measured(2.0).price(0.2)
     assert price.token == pytest.approx(0.002)
-    # one token more costs 2 ms; without proposals 4 rows make one each in about 49
+    # one token more costs 2 ms; without draft tokens 4 rows make one each in about 49
     assert price.rows * price.row == pytest.approx(0.049, abs=0.004)
     assert price.least == pytest.approx(0.16, abs=0.02)
 
@@ -124,7 +124,7 @@ def test_a_round_in_which_the_model_was_not_asked_says_nothing_of_it() -> None:
 
 
 def test_the_deeper_the_more_is_asked_for() -> None:
-    """After two sure proposals the row makes many tokens a second: a third one has to be
+    """After two sure draft tokens the row makes many tokens a second: a third one has to be
     better than what the next round would make of it."""
     price = Price(token=0.2, row=1.0)
     assert price.pays(0.3)
@@ -143,11 +143,11 @@ def test_the_depth_is_the_best_for_a_row(chance: float) -> None:
     assert pace(price.depth(chances)) == pytest.approx(max(map(pace, range(9))))
 
 
-def test_hopeless_proposals_are_not_made_however_cheap() -> None:
+def test_hopeless_draft_tokens_are_not_made_however_cheap() -> None:
     assert Price(token=0.0, row=1.0).depth([LEAST / 2]) == 0
 
 
-def test_what_is_free_is_all_proposed() -> None:
+def test_what_is_free_is_all_drafted() -> None:
     assert depths([[0.9, 0.1, 0.01], [], [0.001]], FREE) == [3, 0, 1]
 
 
@@ -168,7 +168,7 @@ def test_a_row_goes_deep_alone_only_if_it_is_worth_it() -> None:
     ),
     st.floats(0.01, 0.5),
 )
-def test_proposing_is_never_worse_than_not(rows: list[list[float]], token: float) -> None:
+def test_drafting_is_never_worse_than_not(rows: list[list[float]], token: float) -> None:
     price = Price(token=token, row=1.0, rows=len(rows))
     made = depths(rows, price)
     assert all(0 <= depth <= len(chances) for depth, chances in zip(made, rows, strict=True))

@@ -92,7 +92,7 @@ def test_which_invariant_is_blamed(broken: Any, blamed: tuple[str, int]) -> None
     assert (found.invariant, found.round) == blamed
 
 
-def test_an_accepted_proposal_was_the_targets_choice() -> None:
+def test_an_accepted_draft_token_was_the_targets_choice() -> None:
     """The bonus broke I5; the token that differs was accepted, so what was read is to blame."""
     broken = [(1, "I2", 0), (2, "I5", 0)]
     records = rounds((5, 6), (0, 8, 9), broken=broken)

@@ -63,7 +63,7 @@ def test_case_03_positions_of_a_padded_batch_are_each_rows_own(method: str) -> N
     done = assert_equal_solo(tiny_pair(), method)
     for record in done.rounds:
         for row in record.rows:
-            width = len(row.proposals) + 1
+            width = len(row.draft_token_ids) + 1
             assert row.positions == tuple(range(row.before - 1, row.before - 1 + width))
 
 
@@ -127,7 +127,7 @@ def test_case_08_a_budget_of_nothing(method: str) -> None:
 
 
 @every_speculative_method
-def test_case_09_the_draft_proposes_eos_and_the_target_rejects_it(method: str) -> None:
+def test_case_09_the_draft_drafts_eos_and_the_target_rejects_it(method: str) -> None:
     pair = tiny_pair()
     assert pair.draft is not None
 
@@ -139,8 +139,8 @@ def test_case_09_the_draft_proposes_eos_and_the_target_rejects_it(method: str) -
     with broken_forward(pair.draft, only_eos):
         done = run(pair, method)
     assert done.outputs == solo(pair)
-    assert all(set(row.proposals) <= {EOS} for record in done.rounds for row in record.rows)
-    assert any(row.proposals and not row.accepted for row in done.of_row(1))
+    assert all(set(row.draft_token_ids) <= {EOS} for record in done.rounds for row in record.rows)
+    assert any(row.draft_token_ids and not row.accepted for row in done.of_row(1))
 
 
 # ---- the cache ------------------------------------------------------------------------
@@ -171,11 +171,11 @@ def test_case_11_positions_advance_by_accepted_plus_one(method: str) -> None:
 
 @every_speculative_method
 def test_case_12_rows_with_different_k_in_one_round(method: str) -> None:
-    """Rows near the model's context may propose less than their neighbours."""
+    """Rows near the model's context may draft less than their neighbours."""
     pair = tiny_pair("gpt2", context=24, eos_ids=())
     prompts = prompts_of([range(3, 23), (5, 6), range(10, 31), (9, 3, 8)])
     done = assert_equal_solo(pair, method, prompts, batch_size=4)
-    counts = [{len(row.proposals) for row in record.rows} for record in done.rounds]
+    counts = [{len(row.draft_token_ids) for row in record.rows} for record in done.rounds]
     assert any(len(count) > 1 for count in counts)
 
 
@@ -185,7 +185,7 @@ def test_case_13_draft_equals_target_everything_is_accepted(method: str) -> None
     done = assert_equal_solo(pair, method, max_new_tokens=16)
     for record in done.rounds:
         for row in record.rows:
-            assert row.accepted == len(row.proposals)
+            assert row.accepted == len(row.draft_token_ids)
             left = 16 - (row.before - len(PROMPTS[row.row].ids))
             assert len(row.committed) == min(K + 1, left)
 
@@ -207,8 +207,10 @@ def test_case_14_a_round_without_drafting_leaves_the_draft_in_step(
             chosen.draft_tokens = plan[len(rounds) % len(plan)]
     assert [row.output_ids for row in job.summary().rows] == solo(pair, budget=30)
     assert all(record.violations == () for record in rounds)
-    wanted = [max(len(row.proposals) for row in record.rows) for record in rounds[: len(plan)]]
+    wanted = [
+        max(len(row.draft_token_ids) for row in record.rows) for record in rounds[: len(plan)]
+    ]
     assert wanted == list(plan)
     for record in rounds:
         for row in record.rows:
-            assert row.accepted == len(row.proposals)
+            assert row.accepted == len(row.draft_token_ids)

@@ -236,7 +236,7 @@ def test_case_28_non_finite_logits_end_their_row_only(method: str, when: str) ->
         kept = 0
 
     def never(call: int, feed: Any, logits: torch.Tensor) -> torch.Tensor:
-        """No other row may read it as a proposal."""
+        """No other row may read it as a draft token."""
         logits[..., broken] = float("-inf")
         return logits
 

@@ -71,7 +71,7 @@ def test_every_configuration_equals_the_oracle(
     assert not [violation for record in rounds for violation in record.violations]
     for record in rounds:
         for part in record.rows:
-            assert 0 <= part.accepted <= len(part.proposals) <= draft_tokens
+            assert 0 <= part.accepted <= len(part.draft_token_ids) <= draft_tokens
             assert len(part.committed) <= part.accepted + 1
             if draft_tokens and record.kind == "slots":
                 assert part.delta == 0

@@ -37,7 +37,7 @@ def round_of(number: int = 1, **options: object) -> RoundRecord:
     rows = (
         RowRound(
             row=0,
-            proposals=(7, 8, 9),
+            draft_token_ids=(7, 8, 9),
             accepted=1,
             committed=(7, 5),
             before=2,
@@ -45,7 +45,7 @@ def round_of(number: int = 1, **options: object) -> RoundRecord:
         ),
         RowRound(
             row=3,
-            proposals=(4, 6),
+            draft_token_ids=(4, 6),
             accepted=2,
             committed=(4, 6, 0),
             before=1,
@@ -146,7 +146,7 @@ def test_what_a_round_alone_decides(text: str, rows: list[int | None]) -> None:
     assert hits(text, round_of()) == [(1, row) for row in rows]
 
 
-def test_a_row_without_proposals_has_neither_accepted_none_nor_all() -> None:
+def test_a_row_without_draft_tokens_has_neither_accepted_none_nor_all() -> None:
     row = RowRound(row=0, committed=(5,), before=2)
     for text in ("accept=0", "accept=K"):
         assert hits(text, RoundRecord(round=1, rows=(row,))) == []

@@ -42,11 +42,11 @@ def test_a_run_that_is_not_inspected_says_nothing() -> None:
 @pytest.mark.parametrize("method", [name for name in METHODS if name != "dsd"])
 def test_greedy_the_targets_best_token_is_the_one_that_counts(method: str) -> None:
     for row in rows_of(method):
-        assert len(row.tests) == len(row.proposals)
+        assert len(row.tests) == len(row.draft_token_ids)
         assert row.choice is not None
         assert len(row.choice.top) == 5
         for place, test in enumerate(row.tests):
-            assert test.token == row.proposals[place]
+            assert test.token == row.draft_token_ids[place]
             assert 0.0 <= test.draft_prob <= 1.0
             assert test.top[0][1] >= test.target_prob
             if test.accepted:
@@ -79,7 +79,7 @@ def test_sampled_draws_are_told_with_what_they_were_drawn_from() -> None:
         if row.bonus is None:
             continue
         assert row.choice.draw is not None
-        if row.accepted < len(row.proposals):
+        if row.accepted < len(row.draft_token_ids):
             rejected += 1
             assert row.choice.residual_prob is not None
             assert 0.0 < row.choice.residual_prob <= 1.0
@@ -91,7 +91,7 @@ def test_sampled_draws_are_told_with_what_they_were_drawn_from() -> None:
     assert rejected
 
 
-def test_without_a_draft_model_every_proposal_is_certain() -> None:
+def test_without_a_draft_model_every_draft_token_is_certain() -> None:
     from dataclasses import replace
 
     pair = replace(PAIR, draft=None)
@@ -102,7 +102,7 @@ def test_without_a_draft_model_every_proposal_is_certain() -> None:
 
 
 @pytest.mark.parametrize("method", ["eqspec", "bsp", "dsd"])
-def test_a_greedy_draft_proposes_its_best(method: str) -> None:
+def test_a_greedy_draft_drafts_its_best(method: str) -> None:
     tests = [test for row in rows_of(method) for test in row.tests]
     assert tests
     assert all(test.draft_prob >= 1 / 40 - 1e-6 for test in tests), "the best of 40 tokens"

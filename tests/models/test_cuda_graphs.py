@@ -24,7 +24,7 @@ from engine.rounds.packed_logits import Logits
 from engine.runs.run import Run
 from tests.families import VARIANTS, alone, pair_of
 from tests.families import plain as architecture
-from tests.models.test_eagle import feature_pair
+from tests.models.test_eagle import eagle_pair
 from tests.tape import HostWatch, Recorder, Tape
 from tests.tiny import finished, mixed_prompts, prompts_of, tiny_pair
 
@@ -60,9 +60,9 @@ def watched() -> Iterator[list[Tensor]]:
     seen: list[Tensor] = []
     judge = Lossless.judge
 
-    def look(self: Lossless, logits: Logits, proposals: Any, rows: Any, sampler: Any) -> Any:
-        seen.extend(logits.whole[i, : n + 1].clone() for i, n in enumerate(proposals.counts))
-        return judge(self, logits, proposals, rows, sampler)
+    def look(self: Lossless, logits: Logits, draft_token_ids: Any, rows: Any, sampler: Any) -> Any:
+        seen.extend(logits.whole[i, : n + 1].clone() for i, n in enumerate(draft_token_ids.counts))
+        return judge(self, logits, draft_token_ids, rows, sampler)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Lossless, "judge", look)
@@ -186,8 +186,8 @@ def test_every_architecture_replayed_writes_what_it_writes_alone(
     assert Tape.replayed
 
 
-def test_a_feature_draft_reads_a_recorded_target(way: str) -> None:
-    pair = feature_pair()
+def test_a_eagle_draft_reads_a_recorded_target(way: str) -> None:
+    pair = eagle_pair()
     prompts = prompts_of([[3, 4, 5, 3, 5, 4, 3], [5], [4, 4, 3, 5]])
     settings = {"method": "slotspec", "batch_size": 2, "max_new_tokens": 12}
     plain = finished(pair, prompts, **settings)

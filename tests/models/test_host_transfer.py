@@ -73,7 +73,7 @@ def on_device(*models: LanguageModel) -> Iterator[None]:
 
 def copies_a_round(method: str, batch_size: int, draft_tokens: int, temperature: float) -> set[int]:
     """How many copies the rounds of a run made; those that admit rows, or in which nothing
-    is proposed any more, are left out."""
+    is drafted any more, are left out."""
     pair = tiny_pair()
     assert pair.draft is not None
     settings = Settings(
@@ -87,7 +87,9 @@ def copies_a_round(method: str, batch_size: int, draft_tokens: int, temperature:
     with on_device(pair.target, pair.draft):
         OnDevice.copies = 0
         for record in Run(pair, settings, mixed_prompts(8)).records():
-            speculated = isinstance(record, RoundRecord) and any(r.proposals for r in record.rows)
+            speculated = isinstance(record, RoundRecord) and any(
+                r.draft_token_ids for r in record.rows
+            )
             if speculated and not record.admitted:
                 made.add(OnDevice.copies)
             OnDevice.copies = 0

@@ -283,7 +283,7 @@ class TestToy:
         toy_models()
         assert torch.equal(torch.rand(3), expected)
 
-    def test_about_two_of_five_proposals_are_accepted_and_some_rows_end(self) -> None:
+    def test_about_two_of_five_draft_tokens_are_accepted_and_some_rows_end(self) -> None:
         pair = toy(dtype="float64")
         texts = ("the river", "a boat", "old stone", "the wind sings", "moon", "salt", "x", "y")
         prompts = encode_prompts(

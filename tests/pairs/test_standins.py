@@ -67,18 +67,18 @@ class TestLoading:
         answers = Oracle(pair).answers(prompts, settings)
         assert [r.output_ids for r in last.rows] == [answer.output_ids for answer in answers]
         assert pair.info.draft_layers >= 1
-        proposed = {
+        drafted = {
             token
             for record in records
             if isinstance(record, RoundRecord)
             for row in record.rows
-            for token in row.proposals
+            for token in row.draft_token_ids
         }
-        assert proposed
+        assert drafted
         never = set() if pair.never is None else set(pair.never.tolist())
-        assert not proposed & never
+        assert not drafted & never
 
-    def test_what_only_the_drafts_tokenizer_knows_is_never_proposed(self) -> None:
+    def test_what_only_the_drafts_tokenizer_knows_is_never_drafted(self) -> None:
         pair = loaded("glm4")
         assert pair.never is not None
         assert pair.never.tolist() == list(range(151_343, 151_354))

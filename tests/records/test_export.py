@@ -66,7 +66,7 @@ def test_a_trace_that_tells_no_elapsed_time_is_laid_end_to_end() -> None:
 
 
 def test_counters_tell_acceptance_and_realignment() -> None:
-    row = RowRound(row=0, proposals=(1, 2, 3), accepted=2, committed=(1, 2, 9))
+    row = RowRound(row=0, draft_token_ids=(1, 2, 3), accepted=2, committed=(1, 2, 9))
     record = RoundRecord(round=1, rows=(row,), realign_bytes=4096)
     counters = {
         event["name"]: event["args"] for event in events_of(HEADER, record) if event["ph"] == "C"

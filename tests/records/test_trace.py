@@ -35,7 +35,7 @@ ROUND = RoundRecord(
     rows=(
         RowRound(
             row=0,
-            proposals=(7, 8),
+            draft_token_ids=(7, 8),
             accepted=1,
             bonus=9,
             committed=(7, 9),
@@ -88,7 +88,7 @@ def test_a_plain_trace_is_one_json_object_a_line(tmp_path: Path) -> None:
     write(tmp_path / "t.jsonl", RECORDS)
     lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == len(RECORDS)
-    assert lines[0].startswith('{"type":"header","schema":"batchspec/trace/1",')
+    assert lines[0].startswith('{"type":"header","schema":"batchspec/trace/2",')
 
 
 def test_a_last_line_that_was_cut_off_ends_the_trace(tmp_path: Path) -> None:

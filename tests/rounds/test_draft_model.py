@@ -1,4 +1,4 @@
-"""Whatever proposes, and however K is chosen: what is written stays the same."""
+"""Whatever drafts, and however K is chosen: what is written stays the same."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ REPETITIVE = prompts_of([(5, 6, 7, 8) * 3, (9, 3, 9, 3, 9), (4,), (11, 12, 13, 1
 
 
 @every_speculative_method
-def test_proposals_from_the_rows_own_text(method: str) -> None:
+def test_draft_tokens_from_the_rows_prompt_lookup(method: str) -> None:
     pair = replace(tiny_pair(eos_ids=()), draft=None)
     done = run(pair, method, REPETITIVE, max_new_tokens=20)
     assert done.outputs == solo(pair, REPETITIVE, 20)
     assert done.violations == []
     rows = [row for record in done.rounds for row in record.rows]
-    assert any(row.proposals and row.accepted for row in rows)
-    assert any(not row.proposals for row in rows), "a row without a match proposes nothing"
+    assert any(row.draft_token_ids and row.accepted for row in rows)
+    assert any(not row.draft_token_ids for row in rows), "a row without a match drafts nothing"
 
 
 @every_speculative_method
@@ -34,7 +34,7 @@ def test_k_chosen_by_cost(method: str, draft: str) -> None:
     assert done.outputs == solo(pair, REPETITIVE, 24)
     assert done.violations == []
     chosen = {record.draft_tokens for record in done.rounds}
-    assert draft == "lookup" or len(chosen) > 1, "a model's proposals cost something"
+    assert draft == "lookup" or len(chosen) > 1, "a model's draft tokens cost something"
     assert all(record.draft_reason for record in done.rounds)
 
 

@@ -1,4 +1,4 @@
-"""Tokens that only one of the two tokenizers knows: never proposed, and nothing else changes."""
+"""Tokens that only one of the two tokenizers knows: never drafted, and nothing else changes."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def settings_of(method: str, sampling: Sampling) -> Settings:
     )
 
 
-def proposed(done: Finished) -> set[int]:
+def drafted(done: Finished) -> set[int]:
     rows = [row for record in done.rounds for row in record.rows]
-    return {token for row in rows for token in row.proposals}
+    return {token for row in rows for token in row.draft_token_ids}
 
 
 @pytest.mark.parametrize("method", SPECULATIVE)
@@ -40,8 +40,8 @@ def test_greedy_outputs_are_the_oracles(method: str) -> None:
     answers = Oracle(PAIR).answers(PROMPTS, settings)
     assert done.outputs == [answer.output_ids for answer in answers]
     free = Finished(replace(PAIR, never=None), settings, PROMPTS)
-    assert proposed(free) & set(NEVER), "else the test would show nothing"
-    assert not proposed(done) & set(NEVER)
+    assert drafted(free) & set(NEVER), "else the test would show nothing"
+    assert not drafted(done) & set(NEVER)
     assert {token for output in done.outputs for token in output} & set(NEVER), "targets may"
     assert not done.violations
 

@@ -26,7 +26,7 @@ from engine.models.kv_cache import KVStore, Write
 from engine.pairs.load import Pair
 from engine.records.schema import Prompt
 from engine.rounds.acceptance import Shortest, Verdict
-from engine.rounds.draft_model import ModelDraft, Proposals
+from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.packed_logits import Logits
 from engine.rounds.rejection_sampler import Rejection
 from engine.rounds.sampling import Sampler, draw, uniform, warp
@@ -57,7 +57,7 @@ CHECKS += [(STOPPING, "K=4, T=1, top-k 5, top-p 0.95")]
 
 
 class KnownCosts(Costs):
-    """A row stops where its next proposal has a chance of less than a third."""
+    """A row stops where its next draft token has a chance of less than a third."""
 
     def least_chance(self, otherwise: float) -> float:
         return 1 / 3
@@ -140,20 +140,20 @@ class ShortestOfFour(Shortest):
     """rollback as in batches of four: the shortest acceptance of hundreds is always 0."""
 
     def judge(
-        self, logits: Logits, proposals: Proposals, rows: list[Sequence], sampler: Sampler
+        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
     ) -> list[Verdict]:
         verdicts = []
         for start in range(0, len(rows), 4):
             four = slice(start, start + 4)
-            probs = None if proposals.probs is None else proposals.probs[four]
-            part = Proposals(proposals.tokens[four], proposals.counts[four], probs)
+            probs = None if drafted.probs is None else drafted.probs[four]
+            part = DraftTokens(drafted.tokens[four], drafted.counts[four], probs)
             judged = Logits(logits.whole[four], [count + 1 for count in part.counts])
             verdicts += super().judge(judged, part, rows[four], sampler)
         return verdicts
 
 
 def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sampling) -> Any:
-    """Outputs of all rows, and how often proposals were accepted and rejected."""
+    """Outputs of all rows, and how often draft tokens were accepted and rejected."""
     models = replace(pair(), draft=None) if method == LOOKUP else pair()
     settings = Settings(
         method=method.partition(",")[0],
@@ -173,8 +173,8 @@ def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sam
     for _ in job.records():
         pass
     rows = job.summary().rows
-    proposed, accepted = sum(row.drafted for row in rows), sum(row.accepted for row in rows)
-    return [row.output_ids for row in rows], accepted, proposed
+    drafted, accepted = sum(row.drafted for row in rows), sum(row.accepted for row in rows)
+    return [row.output_ids for row in rows], accepted, drafted
 
 
 @pytest.mark.slow
@@ -185,22 +185,22 @@ def test_case_15_every_method_draws_from_the_targets_distribution(
     draft_tokens, sampling = PLANS[plan]
     # with one seed the methods would draw the very same tokens
     sampling = msgspec.structs.replace(sampling, seed=CHECKS.index((method, plan)))
-    outputs, accepted, proposed = drawn(method, draft_tokens, None, sampling)
+    outputs, accepted, drafted = drawn(method, draft_tokens, None, sampling)
     found = chi_squared(outputs, sampling)
     record_property("p", found.p)
     print(f"{method}, {plan}: χ² {found.statistic:.1f} / {found.freedom}, p = {found.p:.3f}")
     assert found.draws >= 20_000
     assert found.p > 1e-3
-    if proposed:
+    if drafted:
         least = 0.2 if method in ("eqspec", "exspec", "slotspec", STOPPING) else 0.05
-        assert least < accepted / proposed < 0.95, "the draft is neither useless nor perfect"
+        assert least < accepted / drafted < 0.95, "the draft is neither useless nor perfect"
 
 
 class AnotherQ(Sampler):
-    """Wrong: the q it returns is not the one it drew the proposals from."""
+    """Wrong: the q it returns is not the one it drew the draft tokens from."""
 
-    def propose(self, *given: Any) -> tuple[Tensor, Tensor | None]:
-        tokens, q = super().propose(*given)
+    def draft(self, *given: Any) -> tuple[Tensor, Tensor | None]:
+        tokens, q = super().draft(*given)
         if q is None:
             return tokens, None
         flat = q.sqrt()

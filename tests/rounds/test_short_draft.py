@@ -15,7 +15,7 @@ from tests.tiny import prompts_of, tiny_pair
 
 @pytest.mark.parametrize("kind", ["llama", "gpt2"])
 @pytest.mark.parametrize("method", CORRECT_METHODS)
-def test_rows_beyond_the_drafts_context_go_on_without_proposals(method: str, kind: str) -> None:
+def test_rows_beyond_the_drafts_context_go_on_without_draft_tokens(method: str, kind: str) -> None:
     pair = tiny_pair(kind)
     short = replace(pair, draft=tiny_pair(kind, context=32).draft)
     # the first row begins beyond the draft's 32 positions, the second grows past them

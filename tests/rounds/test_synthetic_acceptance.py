@@ -1,4 +1,5 @@
-"""Forced acceptance: as many proposals as asked for, in a right state, and never in silence."""
+"""Synthetic acceptance: as many draft tokens as asked for, in a right state, and never in
+silence."""
 
 from __future__ import annotations
 
@@ -16,7 +17,7 @@ from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import verify
 from engine.evaluation.watched_run import judged
 from engine.records.schema import OracleRecord, Prompt, RunHeader
-from engine.rounds.synthetic_acceptance import ForcedPattern
+from engine.rounds.synthetic_acceptance import SyntheticAcceptance
 from engine.runs.run import Run
 from tests.cases import SPECULATIVE, every_speculative_method
 from tests.tiny import Finished, mixed_prompts, tiny_pair
@@ -46,8 +47,8 @@ def at(index: int, length: int) -> Any:
 
 @pytest.mark.parametrize("rate", [0.3, 0.6, 0.9])
 def test_as_many_are_accepted_as_the_rate_says(rate: float) -> None:
-    """The leading run of K proposals has a mean of r + r² + … + r^K."""
-    pattern = ForcedPattern(Settings(force_accept=rate))
+    """The leading run of K draft tokens has a mean of r + r² + … + r^K."""
+    pattern = SyntheticAcceptance(Settings(force_accept=rate))
     runs = [pattern(at(row, K * turn), range(K), ()) for row in range(100) for turn in range(100)]
     expected = sum(rate**j for j in range(1, K + 1))
     assert sum(runs) / len(runs) == pytest.approx(expected, rel=0.02)
@@ -58,10 +59,10 @@ def test_as_many_are_accepted_as_the_rate_says(rate: float) -> None:
 @pytest.mark.parametrize("method", [name for name in SPECULATIVE if name != "rollback"])
 def test_every_method_accepts_what_the_pattern_says(method: str) -> None:
     done = forced(method, 0.6, force_spread=0.3)
-    pattern = ForcedPattern(Settings(force_accept=0.6, force_spread=0.3))
+    pattern = SyntheticAcceptance(Settings(force_accept=0.6, force_spread=0.3))
     for record in done.rounds:
         for row in record.rows:
-            assert row.accepted == pattern(at(row.row, row.before), row.proposals, ())
+            assert row.accepted == pattern(at(row.row, row.before), row.draft_token_ids, ())
     assert done.summary.totals.accepted_per_row_round > 0.5
 
 
@@ -69,7 +70,7 @@ def test_every_method_accepts_what_the_pattern_says(method: str) -> None:
 @every_speculative_method
 def test_at_the_ends_it_is_none_or_all(method: str, rate: float, whole: int) -> None:
     rows = [row for record in forced(method, rate).rounds for row in record.rows]
-    assert all(row.accepted == min(whole, len(row.proposals)) for row in rows)
+    assert all(row.accepted == min(whole, len(row.draft_token_ids)) for row in rows)
 
 
 @every_speculative_method
@@ -96,7 +97,7 @@ def test_the_pattern_is_a_rows_own() -> None:
 
 
 def test_rates_lie_evenly_about_the_rate() -> None:
-    pattern = ForcedPattern(Settings(force_accept=0.6, force_spread=0.3))
+    pattern = SyntheticAcceptance(Settings(force_accept=0.6, force_spread=0.3))
     rates = [pattern.rate_of(row) for row in range(2000)]
     assert min(rates) >= 0.3
     assert max(rates) <= 0.9
@@ -109,7 +110,7 @@ def test_an_inspected_run_tells_what_the_pattern_did() -> None:
     for record in done.rounds:
         for row in record.rows:
             told = [test.accepted for test in row.tests]
-            assert told == [at < row.accepted for at in range(len(row.proposals))]
+            assert told == [at < row.accepted for at in range(len(row.draft_token_ids))]
 
 
 # ---- nobody takes it for the target's text ------------------------------------------------

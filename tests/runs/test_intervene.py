@@ -128,7 +128,7 @@ def test_a_prompt_needs_a_tokenizer_here() -> None:
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.9, seed=2)])
 @pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec", "rollback"])
-def test_a_forced_proposal_is_judged_and_does_no_harm(method: str, sampling: Sampling) -> None:
+def test_a_forced_draft_token_is_judged_and_does_no_harm(method: str, sampling: Sampling) -> None:
     def forcing(run: Run) -> ChangeRecord:
         for row in run.rows:
             if row.running:
@@ -140,7 +140,7 @@ def test_a_forced_proposal_is_judged_and_does_no_harm(method: str, sampling: Sam
     forced = [row for record in rounds for row in record.rows if row.forced]
     assert forced
     for row in forced:
-        assert row.proposals[: row.forced] == (17, 18)[: row.forced]
+        assert row.draft_token_ids[: row.forced] == (17, 18)[: row.forced]
         assert row.tests[0].token == 17
     assert any(row.accepted == 0 and row.bonus != 17 for row in forced)
     if sampling.greedy:

@@ -202,12 +202,12 @@ class TestComparing:
             "token '▁river' is 260 for the target and 261 for the draft"
         )
 
-    def test_one_id_for_two_tokens_is_no_difference_but_never_proposed(self) -> None:
+    def test_one_id_for_two_tokens_is_no_difference_but_never_drafted(self) -> None:
         other = sentencepiece(("▁the", "▁lake", "s", "▁"))
         assert first_difference(sentencepiece(), other) is None
         assert known_to_one(sentencepiece(), other) == [260]
 
-    def test_what_only_one_knows_is_never_proposed(self) -> None:
+    def test_what_only_one_knows_is_never_drafted(self) -> None:
         larger = sentencepiece(("▁the", "▁river", "s", "▁", "more", "less"))
         assert known_to_one(sentencepiece(), larger) == [263, 264]
         assert known_to_one(larger, sentencepiece()) == [263, 264]
@@ -222,7 +222,7 @@ class TestComparing:
         )
         assert known_to_one(changed, sentencepiece()) == [263]
 
-    def test_ids_that_neither_knows_may_be_proposed(self) -> None:
+    def test_ids_that_neither_knows_may_be_drafted(self) -> None:
         assert known_to_one(sentencepiece(), sentencepiece()) == []
         bare = Tokenizer(None, name="bare", eos_ids=(), vocabulary=300)
         assert known_to_one(bare, sentencepiece()) == []

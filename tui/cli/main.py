@@ -16,6 +16,7 @@ import msgspec
 from engine.config.errors import BatchspecError, UserError
 from engine.microscope.breakpoints import parse_breakpoint
 from tui.cli.lazy import Lazy, LazyGroup
+from tui.cli.old_names import current_names
 from tui.cli.options import chosen, shared_options
 from tui.cli.results import STDOUT
 
@@ -49,7 +50,7 @@ class Commands(LazyGroup):
         "distill": Lazy(
             "tui.cli.commands.distill", "distill", "Make a draft for a target that has none."
         ),
-        "phrases": Lazy("tui.cli.commands.phrases", "phrases", "Make a draft that costs nothing."),
+        "ngram": Lazy("tui.cli.commands.ngram", "ngram", "Make a draft that costs nothing."),
     }
 
 
@@ -121,7 +122,8 @@ def main(arguments: list[str] | None = None) -> NoReturn:
 
 def _status(arguments: list[str] | None) -> int:
     try:
-        status = cli.main(args=arguments, prog_name=PROGRAM, standalone_mode=False)
+        words = current_names(sys.argv[1:] if arguments is None else arguments)
+        status = cli.main(args=words, prog_name=PROGRAM, standalone_mode=False)
     except click.exceptions.Exit as end:
         return end.exit_code
     except (click.Abort, KeyboardInterrupt):

@@ -56,7 +56,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--model-pair", metavar="NAME", help=f"Target and draft. [default: {DEFAULT_PAIR}]"
     ),
     click.option("--target", metavar="PATH_OR_ID", help="Any causal LM as the target."),
-    click.option("--draft", metavar="PATH_OR_ID", help="Its draft; or features, lookup, phrases."),
+    click.option("--draft", metavar="PATH_OR_ID", help="Its draft; or features, lookup, n-grams."),
     click.option("--draft-device", metavar="NAME", help="The draft's. [default: the target's]"),
     click.option(
         "--method",
@@ -87,7 +87,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         metavar="N|auto",
         default=_DEFAULTS.draft_tokens,
         show_default=True,
-        help="Proposals a row and round, K.",
+        help="Draft tokens a row and round, K.",
     ),
     click.option(
         "--window",
@@ -128,9 +128,9 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--strict", is_flag=True, help="Every forward in one shape: exact in every dtype."
     ),
     click.option(
-        "--own-text/--no-own-text",
+        "--prompt-lookup/--no-prompt-lookup",
         default=None,
-        help="Where a row repeats itself, propose its own text before asking the draft. "
+        help="Where a row repeats itself, draft its own text before asking the draft. "
         "[default: with smollm2]",
     ),
     click.option(
@@ -199,7 +199,7 @@ def chosen(
     dtype: str,
     threads: int,
     strict: bool,
-    own_text: bool | None,
+    prompt_lookup: bool | None,
     cuda_graphs: bool,
     audit: bool,
     fault: str,
@@ -235,7 +235,7 @@ def chosen(
         dtype=dtype,
         threads=threads,
         strict=strict,
-        own_text=own_text,
+        prompt_lookup=prompt_lookup,
         cuda_graphs=cuda_graphs,
         audit=audit,
         fault=fault,

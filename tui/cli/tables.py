@@ -52,7 +52,7 @@ def _heading(prompt: Prompt, row: RowSummary) -> Text:
     said = f"  {counted(len(row.output_ids), 'token')} in {counted(row.rounds, 'round')}"
     said += f", end: {row.finish_reason}"
     if row.drafted:
-        said += f", {row.accepted} of {row.drafted} proposals accepted"
+        said += f", {row.accepted} of {row.drafted} draft tokens accepted"
     heading.append(said, style="not bold")
     if row.error:
         heading.append(f"  {showable(row.error)}", style="red")

@@ -233,7 +233,7 @@ class CompareScreen(RunScreen):
         self.app.push_screen(MethodScreen(current.method), chosen)
 
     def action_next_parting(self, step: int) -> None:
-        """To the step in which the lane's next row (or the one before) goes astray."""
+        """To the step in which the lane's next row (or the one before) diverges."""
         partings = self.comparison.partings(self.focus_lane)
         here = (self.playhead.cursor.round, -1 if self.selected is None else self.selected)
         if self.playhead.following:

@@ -47,7 +47,7 @@ def open_interventions(screen: RunScreen) -> None:
         return
     row = screen.frame_now().selected
     number = screen.cursor.round
-    force = Choice("force", "force a proposal", f"what row {row}'s draft is to say next")
+    force = Choice("force", "force a draft token", f"what row {row}'s draft is to say next")
     when = "the run, which is over, goes on with it" if over else "at the end of the queue"
     choices = [Choice("prompt", "add a prompt", when)]
     if not over:
@@ -66,7 +66,7 @@ def open_interventions(screen: RunScreen) -> None:
         elif choice == "force" and row is not None:
             title = f"row {row}'s draft is to say"
             note = "the target judges it · a text, or token ids: #12 #7"
-            ask(title, note, "", lambda text: screen.changes.proposal(row, text))
+            ask(title, note, "", lambda text: screen.changes.draft_token(row, text))
         elif choice == "back":
             screen.changes.go_back(number)
             screen.playhead.follow(screen.last)

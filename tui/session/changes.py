@@ -113,7 +113,7 @@ class Changes:
 
         self._ask(act)
 
-    def proposal(self, row: int, text: str) -> None:
+    def draft_token(self, row: int, text: str) -> None:
         """What the draft is to say for a row in its next round."""
 
         def act(run: Run) -> ChangeRecord:

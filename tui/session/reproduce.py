@@ -13,7 +13,7 @@ from engine.records.schema import RunHeader
 from engine.text.prompts import shipped_prompts
 
 FLAGS = ("strict", "cuda_graphs", "audit")
-LEFT_OUT = ("inspect", "threads", "own_text", *FLAGS)
+LEFT_OUT = ("inspect", "threads", "prompt_lookup", *FLAGS)
 
 
 def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str:
@@ -36,7 +36,7 @@ def command_line(header: RunHeader, prompts: Sequence[str] | None = None) -> str
             continue
         words += [f"--{name.replace('_', '-')}", str(value)]
     words += [f"--{name.replace('_', '-')}" for name in FLAGS if header.settings.get(name)]
-    words += _own_text(header, by_name="--model-pair" in words)
+    words += _prompt_lookup(header, by_name="--model-pair" in words)
     return shlex.join([*words, *(_prompts(header) if prompts is None else prompts)])
 
 
@@ -57,13 +57,13 @@ def _pair(header: RunHeader) -> list[str]:
     return ["--model-pair", pair.name, *(draft if other else []), *rest]
 
 
-def _own_text(header: RunHeader, *, by_name: bool) -> list[str]:
+def _prompt_lookup(header: RunHeader, *, by_name: bool) -> list[str]:
     """Where it is not as the pair says."""
-    asked = header.settings.get("own_text")
-    usual = all_pairs()[header.pair.name].own_text if by_name else False
+    asked = header.settings.get("prompt_lookup")
+    usual = all_pairs()[header.pair.name].prompt_lookup if by_name else False
     if asked is None or asked == usual:
         return []
-    return ["--own-text" if asked else "--no-own-text"]
+    return ["--prompt-lookup" if asked else "--no-prompt-lookup"]
 
 
 def prompt_words(

@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 
 from engine.records.schema import RoundRecord, RowRound
-from tui.tour.scene import Answers, Spot, first_astray, spot
+from tui.tour.scene import Answers, Spot, first_difference, spot
 from tui.view.state.cursor import Phase
 from tui.view.state.timeline import Timeline
 
@@ -50,9 +50,9 @@ def at_round(number: int) -> Find:
 
 
 def is_judged(row: RowRound) -> bool:
-    """Whether some of the row's proposals were accepted, some not, and the bonus came on top."""
+    """Whether some of the row's draft tokens were accepted, some not, and the bonus came on top."""
     return (
-        0 < row.accepted < len(row.proposals)
+        0 < row.accepted < len(row.draft_token_ids)
         and row.bonus is not None
         and len(row.committed) == row.accepted + 1
     )
@@ -151,7 +151,7 @@ def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
     astray = [
         found
         for row in timeline.tracks
-        if (found := first_astray(timeline, answers, row)) is not None
+        if (found := first_difference(timeline, answers, row)) is not None
     ]
     if not astray:
         return None
@@ -179,11 +179,11 @@ def piled_up(timeline: Timeline, answers: Answers) -> Spot | None:
 
 
 def wrong_bonus(timeline: Timeline, answers: Answers) -> Spot | None:
-    """A rejected proposal that is committed in the bonus's place."""
+    """A rejected draft token that is committed in the bonus's place."""
     for number, record in _rounds(timeline, EARLY):
         broken = {entry.row for entry in record.violations if entry.invariant == "I5"}
         for row in record.rows:
-            rejected = row.proposals[row.accepted : row.accepted + 1]
+            rejected = row.draft_token_ids[row.accepted : row.accepted + 1]
             if row.row in broken and row.bonus is not None and rejected == (row.bonus,):
                 return spot(number, row.row)
     return None

@@ -58,7 +58,7 @@ class Astray(NamedTuple):
     due: int
 
 
-def first_astray(timeline: Timeline, answers: Answers, row: int) -> Astray | None:
+def first_difference(timeline: Timeline, answers: Answers, row: int) -> Astray | None:
     """Where a row leaves the right answer; None: nowhere yet, or it is not known."""
     track = timeline.tracks.get(row)
     if track is None:

@@ -110,7 +110,7 @@ STOPS = (
             Moment(
                 "A small draft model guesses what comes next. It is cheap, and often right.",
                 finds.judged(Phase.DRAFT),
-                words.proposed,
+                words.drafted,
                 "? at the right edge of each row: guesses that nobody has judged yet.",
             ),
             Moment(

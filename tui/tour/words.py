@@ -9,7 +9,7 @@ from string import Formatter
 
 from engine.records.schema import Violation
 from tui.tour.finds import holes, stale, wasted
-from tui.tour.scene import Scene, first_astray
+from tui.tour.scene import Scene, first_difference
 from tui.view.lines import Line
 from tui.view.showable import showable
 
@@ -66,13 +66,13 @@ def one_token(scene: Scene) -> Line:
     )
 
 
-def proposed(scene: Scene) -> Line:
+def drafted(scene: Scene) -> Line:
     row = scene.row
     return told(
         "For row {row} it says {guess}: {count}.",
         row=row.row,
-        guess=(quoted(scene, *row.proposals), "proposed"),
-        count=counted(len(row.proposals), "token"),
+        guess=(quoted(scene, *row.draft_token_ids), "drafted"),
+        count=counted(len(row.draft_token_ids), "token"),
     )
 
 
@@ -82,8 +82,8 @@ def verified(scene: Scene) -> Line:
         "In row {row} it agrees with {accepted} of {count}, and would not have said {wrong}.",
         row=row.row,
         accepted=(row.accepted, "accepted"),
-        count=len(row.proposals),
-        wrong=(quoted(scene, row.proposals[row.accepted]), "rejected"),
+        count=len(row.draft_token_ids),
+        wrong=(quoted(scene, row.draft_token_ids[row.accepted]), "rejected"),
     )
 
 
@@ -140,7 +140,7 @@ def positions(scene: Scene) -> Line:
 
 
 def rubbish(scene: Scene) -> Line:
-    """When the row went astray, and at what speed it goes on."""
+    """When the row diverged, and at what speed it goes on."""
     return [
         *went_astray(scene),
         *told(
@@ -153,7 +153,7 @@ def rubbish(scene: Scene) -> Line:
 
 
 def easy_rubbish(scene: Scene) -> Line:
-    """When the row went astray, and how many of the guesses are accepted."""
+    """When the row diverged, and how many of the guesses are accepted."""
     return [
         *told(
             "{accepted} of {count} are accepted on average. ",
@@ -165,11 +165,11 @@ def easy_rubbish(scene: Scene) -> Line:
 
 
 def went_astray(scene: Scene) -> Line:
-    astray = first_astray(scene.timeline, scene.answers, scene.spot.row)
+    astray = first_difference(scene.timeline, scene.answers, scene.spot.row)
     if astray is None:
         return []
     return told(
-        "Row {row} went astray in round {round}: it says {got}, {due} was right.",
+        "Row {row} diverged in round {round}: it says {got}, {due} was right.",
         row=astray.row,
         round=astray.round,
         got=(quoted(scene, astray.got), "diverged"),
@@ -178,7 +178,7 @@ def went_astray(scene: Scene) -> Line:
 
 
 def _astray(scene: Scene) -> int:
-    found = [first_astray(scene.timeline, scene.answers, row.row) for row in scene.record.rows]
+    found = [first_difference(scene.timeline, scene.answers, row.row) for row in scene.record.rows]
     return sum(astray is not None and astray.round <= scene.number for astray in found)
 
 

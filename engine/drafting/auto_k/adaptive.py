@@ -1,4 +1,4 @@
-"""How many tokens are proposed in a round: a fixed K, or the K that pays most."""
+"""How many tokens are drafted in a round: a fixed K, or the K that pays most."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ LARGEST = 8
 """The largest K that `auto` considers."""
 
 FIRST = (0, 2, 0, 2)
-"""K of the first rounds: what a round and a proposal cost, and a first idea of acceptance."""
+"""K of the first rounds: what a round and a draft token cost, and a first idea of acceptance."""
 
 TRIALS = 12
-"""First proposals of the draft that make this first idea worth believing: a batch of few rows
+"""First draft tokens of the draft that make this first idea worth believing: a batch of few rows
 begins with more such rounds, up to as many."""
 
 REGRET = 0.01
@@ -34,7 +34,7 @@ class Choice:
     """K of a round, and why.
 
     Attributes:
-        rows: request indices of those that propose; None: all.
+        rows: request indices of those that draft; None: all.
     """
 
     draft_tokens: int
@@ -42,8 +42,8 @@ class Choice:
     rows: frozenset[int] | None = None
 
 
-class DraftTokens(Protocol):
-    """Chooses K before any proposal of the round is drawn (else sampling were not lossless)."""
+class DraftPolicy(Protocol):
+    """Chooses K before any draft token of the round is drawn (else sampling were not lossless)."""
 
     largest: int
 
@@ -73,10 +73,10 @@ class Fixed:
 
 
 class Auto(ABC):
-    """What choosing by cost has in common: only rows that hold the others up propose.
+    """What choosing by cost has in common: only rows that hold the others up draft.
 
     Attributes:
-        hurries: whether that is so; some methods need all rows to propose alike.
+        hurries: whether that is so; some methods need all rows to draft alike.
     """
 
     hurries = True
@@ -99,21 +99,21 @@ class Auto(ABC):
 
     @abstractmethod
     def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
-        """K for a round of so many rows, of which some propose."""
+        """K for a round of so many rows, of which some draft."""
 
     def observe(self, record: RoundRecord) -> None:
         self.costs.observe(record)
 
 
 class Selective(Auto):
-    """As many as are worth it, row by row: for drafts that know what each proposal is worth
-    (lookup and phrases). The draft itself leaves out what does not pay."""
+    """As many as are worth it, row by row: for drafts that know what each draft token is worth
+    (lookup and n-grams). The draft itself leaves out what does not pay."""
 
     def decide(self, rows: int, wanted: frozenset[int]) -> Choice:
         price = self.costs.price(0.0)
         if not price.token:
             return Choice(self.largest, "measuring what a token costs")
-        reason = f"proposals with a chance of {price.least:.0%} pay"
+        reason = f"draft tokens with a chance of {price.least:.0%} pay"
         return Choice(self.largest, reason)
 
 
@@ -121,7 +121,7 @@ class Adaptive(Auto):
     """K that maximises the expected tokens per second, 0 included.
 
     A row-round commits 1 + Σ_j s_j tokens, where s_j is the share of rows whose first j
-    proposals were all made and accepted: a row may stop before its K
+    draft tokens were all made and accepted: a row may stop before its K
     (`engine.drafting.auto_k.confidence`).
     What the round costs is learned by `Costs`. Another K than
     the best is tried only while all such trials together have cost less than `REGRET` of
@@ -136,7 +136,7 @@ class Adaptive(Auto):
         self._made = [0.0] * (largest + 1)
         self._ran = [0.0] * (largest + 1)
         self._rounds_of = [0.0] * (largest + 1)
-        # rows, those that proposed text, how much, accepted; without and with the model
+        # rows, those that drafted text, how much, accepted; without and with the model
         self._text = [[0.0] * 4, [0.0] * 4]
         self._rounds = 0
         self._trial = 0
@@ -173,7 +173,7 @@ class Adaptive(Auto):
             self._note_model(record)
 
     def _note_model(self, record: RoundRecord) -> None:
-        """How far the model's proposals went, and came true."""
+        """How far the model's draft tokens went, and came true."""
         for values in (self._hits, self._made, self._trials, self._ran, self._rounds_of):
             values[:] = [value * FORGET for value in values]
         steps = forwards(record)
@@ -183,16 +183,16 @@ class Adaptive(Auto):
             self._ran[j] += steps >= j
             for row in asked:
                 self._trials[j] += 1
-                self._made[j] += len(row.proposals) >= j
+                self._made[j] += len(row.draft_token_ids) >= j
                 self._hits[j] += row.accepted >= j
 
     def _note_text(self, record: RoundRecord, asked: bool) -> None:
-        """What rows proposed without the model: the more where it is not asked at all."""
+        """What rows drafted without the model: the more where it is not asked at all."""
         texts = [row for row in record.rows if row.by_text]
         seen = (
             len(self._wanted),
             len(texts),
-            sum(len(row.proposals) for row in texts),
+            sum(len(row.draft_token_ids) for row in texts),
             sum(row.accepted for row in texts),
         )
         was = self._text[asked]
@@ -209,7 +209,7 @@ class Adaptive(Auto):
             self._best_pace = tokens / seconds
 
     def survival(self, j: int) -> float:
-        """s_j: chance that the first j proposals of a row are all accepted."""
+        """s_j: chance that the first j draft tokens of a row are all accepted."""
         # where nothing was tried, the last known step is assumed to repeat itself
         if self._trials[j] >= 1.0:
             return (self._hits[j] + 0.5) / (self._trials[j] + 1.0)
@@ -220,7 +220,7 @@ class Adaptive(Auto):
         return last * (last / before if before else 0.0)
 
     def _share(self, counts: list[float], of: list[float], j: int) -> float:
-        """Of the rounds with K ≥ j, or their rows: in how many proposal j was made."""
+        """Of the rounds with K ≥ j, or their rows: in how many draft token j was made."""
         return (counts[j] + 1.0) / (of[j] + 1.0)
 
     def _rate(self, k: int, rows: int) -> float:
@@ -229,12 +229,12 @@ class Adaptive(Auto):
         return len(self._wanted) * tokens / self._round_seconds(k, rows)
 
     def _by_text(self, model: bool) -> tuple[float, float, float]:
-        """A row's share of rounds in which the model is asked, the text that it proposes a
+        """A row's share of rounds in which the model is asked, the text that it drafts a
         round, and what of that is accepted."""
-        rows, texts, proposed, accepted = self._text[model]
+        rows, texts, drafted, accepted = self._text[model]
         if not rows:
             return 1.0, 0.0, 0.0
-        return 1.0 - texts / rows, proposed / rows, accepted / rows
+        return 1.0 - texts / rows, drafted / rows, accepted / rows
 
     def _round_seconds(self, k: int, rows: int) -> float:
         made = sum(self._share(self._made, self._trials, j) for j in range(1, k + 1))

@@ -1,8 +1,8 @@
 """How sure a draft is of itself, and how far that can be believed.
 
-A draft's proposals are far from equally good: where its likeliest token has 0.9 of the
+A draft's draft tokens are far from equally good: where its likeliest token has 0.9 of the
 probability, the target nearly always agrees; where it has 0.2, seldom. So a row stops
-proposing where one more token is not worth what verifying it costs. It stops before the
+drafting where one more token is not worth what verifying it costs. It stops before the
 token is drawn, by what came before it alone, so that sampling stays lossless.
 """
 
@@ -14,13 +14,13 @@ from torch import Tensor
 from engine.drafting.auto_k.costs import Costs
 
 BINS = 12
-"""Kinds of proposals that are told apart, by the probability of the likeliest token."""
+"""Kinds of draft tokens that are told apart, by the probability of the likeliest token."""
 
 WEIGHT = 4.0
-"""Proposals that the first guess counts for: as often accepted as the draft says."""
+"""Draft tokens that the first guess counts for: as often accepted as the draft says."""
 
 ENOUGH = 0.25
-"""Chance from which a token is proposed while costs are not known."""
+"""Chance from which a token is drafted while costs are not known."""
 
 Chances = np.ndarray[tuple[int, ...], np.dtype[np.float64]]
 
@@ -37,7 +37,7 @@ class Confidence:
         self._hits, self._trials = middle * WEIGHT, np.full(BINS, WEIGHT)
 
     def chances(self, logits: Tensor) -> tuple[Chances, list[int]]:
-        """For each row's next proposal: how likely it is accepted, and its kind.
+        """For each row's next draft token: how likely it is accepted, and its kind.
 
         Args:
             logits: of the draft, [rows, head columns].
@@ -48,28 +48,28 @@ class Confidence:
         return chances, [int(kind) for kind in kinds]
 
     def chance(self, share: float) -> tuple[float, int]:
-        """The same for one proposal of which its source is so sure."""
+        """The same for one draft token of which its source is so sure."""
         kind = min(int(share * BINS), BINS - 1)
         return float(self._hits[kind] / self._trials[kind]), kind
 
     @property
     def usual(self) -> float:
-        """Chance of a proposal of which nothing is known yet."""
+        """Chance of a draft token of which nothing is known yet."""
         made = self._trials - WEIGHT
         return float((self._hits.sum() + 1.0) / (self._trials.sum() + 2.0)) if made.any() else 0.5
 
     def learn(self, kinds: list[int], accepted: int) -> None:
-        """Note what became of a row's proposals, of these kinds, in order."""
+        """Note what became of a row's draft tokens, of these kinds, in order."""
         for place, kind in enumerate(kinds[: accepted + 1]):
             self._trials[kind] += 1.0
             self._hits[kind] += place < accepted
 
 
 class Stopping:
-    """Which rows go on proposing, in one round.
+    """Which rows go on drafting, in one round.
 
     Args:
-        counts: the most that each row may propose.
+        counts: the most that each row may draft.
         forced: how many of them are given by hand, and made whatever they are worth.
     """
 
@@ -85,8 +85,8 @@ class Stopping:
         self.kinds: list[list[int]] = [[] for _ in counts]
 
     def goes_on(self, step: int, logits: Tensor) -> bool:
-        """Judge proposal `step` (from 0) of each row before it is drawn. False: none is worth
-        it, and the round has `counts` proposals."""
+        """Judge draft token `step` (from 0) of each row before it is drawn. False: none is worth
+        it, and the round has `counts` draft tokens."""
         chances, kinds = self._confidence.chances(logits)
         joint = self._joint * chances
         for row, count in enumerate(self.counts):
@@ -100,7 +100,7 @@ class Stopping:
         return max(self.counts) > step
 
     def pays(self, step: int) -> bool:
-        """Whether the draft's forward for proposal `step` is worth its time."""
+        """Whether the draft's forward for draft token `step` is worth its time."""
         going = [joint for joint, c in zip(self._joint, self.counts, strict=True) if c > step]
         expected = float(sum(going)) * self._confidence.usual
         if going and max(self._forced) > step:

@@ -47,7 +47,7 @@ class Costs:
         """Learn from a finished round. The first ones of a run also pay for warming up."""
         seconds = record.seconds
         rows = len(record.rows)
-        counts = [len(row.proposals) + 1 for row in record.rows]
+        counts = [len(row.draft_token_ids) + 1 for row in record.rows]
         plain = max(counts) == 1
         self._fit.observe(load(counts), seconds.verify, plain=plain)
         if plain:
@@ -85,7 +85,7 @@ class Costs:
         return (self.wanted or self._kept[-1][1]) * self.per_row / median(self._seconds)
 
     def price(self, otherwise: float) -> Price:
-        """What a proposal has to be worth.
+        """What a draft token has to be worth.
 
         Args:
             otherwise: chance of acceptance that is asked for until costs are known.
@@ -106,7 +106,7 @@ class Costs:
 
         Args:
             rows: rows that take part.
-            draft_tokens: proposals per row, on average.
+            draft_tokens: draft tokens per row, on average.
             steps: forwards of the draft (its K, or fewer on average).
             padded: whether the rows have to be realigned.
         """
@@ -123,7 +123,7 @@ class Costs:
 
 def forwards(record: RoundRecord) -> int:
     """How often the draft ran in a round with K > 0: once at least, and text takes none."""
-    made = (len(row.proposals) for row in record.rows if not row.by_text)
+    made = (len(row.draft_token_ids) for row in record.rows if not row.by_text)
     return max(1, max(made, default=0))
 
 

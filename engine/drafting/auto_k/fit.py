@@ -23,7 +23,7 @@ class Fit:
     """A line: seconds = base + slope · load (`engine.models.block_cost`)."""
 
     def __init__(self) -> None:
-        # many rounds without proposals must not make those with some forgotten
+        # many rounds without draft tokens must not make those with some forgotten
         self._kept: dict[bool, deque[tuple[float, float]]] = {
             plain: deque(maxlen=ROUNDS // 4 if plain else ROUNDS) for plain in (True, False)
         }
@@ -32,7 +32,7 @@ class Fit:
         """Note a round.
 
         Args:
-            plain: whether nobody proposed.
+            plain: whether nobody drafted.
         """
         self._kept[plain].append((load, seconds))
         self.__dict__.pop("_line", None)

@@ -1,4 +1,4 @@
-"""What a proposal has to be worth, and how far each row goes."""
+"""What a draft token has to be worth, and how far each row goes."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from dataclasses import dataclass
 from engine.models.block_cost import APART, CELL, load
 
 LEAST = 0.12
-"""Chance of acceptance below which nothing is proposed, however little it costs."""
+"""Chance of acceptance below which nothing is drafted, however little it costs."""
 
 
 @dataclass(frozen=True)
 class Price:
     """What a round costs, seen from the rows whose tokens count.
 
-    One more proposal pays if it raises the tokens a second that its row makes. So the deeper
-    a row goes the more is asked for: what is not proposed now is cheap to propose in the next
+    One more draft token pays if it raises the tokens a second that its row makes. So the deeper
+    a row goes the more is asked for: what is not drafted now is cheap to draft in the next
     round, if it comes to that.
 
     Attributes:
         token: seconds of one more token (of load, `engine.models.block_cost`).
-        row: a row's share of the seconds of a round without proposals.
+        row: a row's share of the seconds of a round without draft tokens.
         rows: how many there are.
     """
 
@@ -32,11 +32,11 @@ class Price:
 
     @property
     def least(self) -> float:
-        """Chance of acceptance from which a row's first proposal pays."""
+        """Chance of acceptance from which a row's first draft token pays."""
         return max(LEAST, self.token / self.row) if self.row else 1.0
 
     def pays(self, chance: float, before: Seq[float] = ()) -> bool:
-        """Whether one more proposal of a row does.
+        """Whether one more draft token of a row does.
 
         Args:
             chance: that it is accepted, and all before it.
@@ -46,7 +46,7 @@ class Price:
         return chance >= LEAST and chance * seconds >= self.token * (1.0 + sum(before))
 
     def depth(self, chances: Seq[float]) -> int:
-        """How many of a row's proposals pay, for themselves."""
+        """How many of a row's draft tokens pay, for themselves."""
         taken = 0
         while taken < len(chances) and self.pays(chances[taken], chances[:taken]):
             taken += 1
@@ -54,11 +54,11 @@ class Price:
 
 
 FREE = Price(token=0.0)
-"""Where K is fixed, all K are proposed, whatever they are worth."""
+"""Where K is fixed, all K are drafted, whatever they are worth."""
 
 
 def depths(rows: Seq[Seq[float]], price: Price) -> list[int]:
-    """How many proposals each row makes: the most tokens a second of the whole round.
+    """How many draft tokens each row makes: the most tokens a second of the whole round.
 
     All rows go as deep as is good for each, up to some depth common to all. From there on a
     row goes alone, if that raises the tokens a second that it makes.

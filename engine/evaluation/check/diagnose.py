@@ -155,14 +155,14 @@ class Explainer:
         return None
 
     def _drafted(self, found: Divergence) -> str:
-        """Whether the token is a proposal that the round itself rejected."""
+        """Whether the token is a draft token that the round itself rejected."""
         done = 0
         for row in self._rounds.get(found.index, ()):
             at = found.position - done
             if 0 <= at < len(row.committed):
-                rejected = row.accepted < len(row.proposals)
-                if at == row.accepted and rejected and row.proposals[at] == found.got:
-                    return "the draft's proposal that the round rejected, taken all the same"
+                rejected = row.accepted < len(row.draft_token_ids)
+                if at == row.accepted and rejected and row.draft_token_ids[at] == found.got:
+                    return "the draft's draft token that the round rejected, taken all the same"
                 return ""
             done += len(row.committed)
         return ""

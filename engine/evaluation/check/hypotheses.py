@@ -56,7 +56,7 @@ def readings(
         for shift in _shifts(draft_tokens, 0):
             words = f"positions from new token {start - begin} on {_by(shift)}"
             if shift > 1:
-                words += ", as when rejected proposals were counted"
+                words += ", as when rejected draft tokens were counted"
             yield _shifted(ids, places, start, shift, words)
     for back in range(draft_tokens + 1):
         at = end - 2 - back
@@ -158,7 +158,7 @@ def _recorded(
         yield Reading("positions", words, ids, advanced[: len(ids)], places)
     kept = _kept_tokens(prompt, rounds, place)
     if len(kept) > len(prompt) + place:
-        words = "the rejected proposals left in the cache, and attended to"
+        words = "the rejected draft tokens left in the cache, and attended to"
         yield _counted("cache", words, kept, 1)
 
 
@@ -166,7 +166,7 @@ def _fed_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[i
     """The positions of the row's tokens as they were fed, as far as all rounds tell them."""
     positions = list(range(len(prompt) - 1))
     for row in rounds:
-        if len(row.positions) < 1 + len(row.proposals):
+        if len(row.positions) < 1 + len(row.draft_token_ids):
             break
         accepted = min(row.accepted, len(row.committed))
         positions += row.positions[: 1 + accepted]
@@ -179,12 +179,12 @@ def _advanced_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tu
     positions, start = list(range(len(prompt))), len(prompt)
     for row in rounds:
         positions += [start + at for at in range(len(row.committed))]
-        start += len(row.proposals) + 1
+        start += len(row.draft_token_ids) + 1
     return tuple(positions)
 
 
 def _kept_tokens(prompt: Sequence[int], rounds: Sequence[RowRound], place: int) -> tuple[int, ...]:
-    """The row up to new token `place`, with the rejected proposals of the rounds before."""
+    """The row up to new token `place`, with the rejected draft tokens of the rounds before."""
     kept, done = list(prompt), 0
     for row in rounds:
         committed = row.committed
@@ -192,6 +192,6 @@ def _kept_tokens(prompt: Sequence[int], rounds: Sequence[RowRound], place: int) 
             kept += committed[: place - done]
             break
         accepted = min(row.accepted, len(committed))
-        kept += committed[:accepted] + row.proposals[row.accepted :] + committed[accepted:]
+        kept += committed[:accepted] + row.draft_token_ids[row.accepted :] + committed[accepted:]
         done += len(committed)
     return tuple(kept)

@@ -1,4 +1,4 @@
-"""Every method with K chosen by itself, and with proposals from the row's own text."""
+"""Every method with K chosen by itself, and with draft tokens from the row's own text."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def test_every_round_can_be_shown(method: str, draft: str) -> None:
     width = 118
     silent = 0
     for number, record in enumerate(timeline.rounds, start=1):
-        silent += any(not row.proposals for row in record.rows)
+        silent += any(not row.draft_token_ids for row in record.rows)
         for phase in Phase:
             frame = Frame(timeline=timeline, cursor=Cursor(number, phase), selected=0)
             (line,) = status_lines(frame, "running", None, True, "", width, 1)
@@ -66,16 +66,16 @@ def test_every_round_can_be_shown(method: str, draft: str) -> None:
             look = close_up(frame, None)
             assert look is None or inspect_lines(look, width)
     if method not in ("dsd", "bsp"):
-        assert silent, "rows that propose nothing are among them"
+        assert silent, "rows that draft nothing are among them"
 
 
-def test_a_row_that_proposes_nothing_says_so() -> None:
+def test_a_row_that_drafts_nothing_says_so() -> None:
     timeline = timeline_of("slotspec", "lookup")
     number, row = next(
         (number, row)
         for number, record in enumerate(timeline.rounds, start=1)
         for row in record.rows
-        if not row.proposals and any(other.proposals for other in record.rows)
+        if not row.draft_token_ids and any(other.draft_token_ids for other in record.rows)
     )
     frame = Frame(timeline=timeline, cursor=Cursor(number), selected=row.row)
     view = tensor_view(frame)

@@ -75,7 +75,7 @@ async def test_a_change_that_cannot_be_made_is_told_and_the_run_goes_on() -> Non
     async with app.run_test(size=(120, 35), notifications=True) as pilot:
         await ready(pilot)
         changes = app.screen.changes  # type: ignore[attr-defined]
-        changes.proposal(99, "x")
+        changes.draft_token(99, "x")
         await until(pilot, lambda: "row 99 has ended" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: app.control.timeline.last == 1)
@@ -110,7 +110,7 @@ async def test_interventions_by_their_menu() -> None:
             return timeline.changes[-1]
 
         forced = await choose(0, "#300 #301")
-        assert "is to propose" in forced.what
+        assert "is to draft" in forced.what
         joined = await choose(1, "one more")
         assert joined.prompts[0].text == "one more"
         assert len(timeline.tracks) == 5
@@ -120,7 +120,7 @@ async def test_interventions_by_their_menu() -> None:
         await until(pilot, lambda: timeline.last == 3)
         row = timeline.rounds[2].rows[0]
         assert row.forced == 2
-        assert row.proposals[:2] == (300, 301)
+        assert row.draft_token_ids[:2] == (300, 301)
         assert row.tests[0].draw is not None
         await pilot.press("enter")
         await until(pilot, lambda: " 1! " in screen_text(app))

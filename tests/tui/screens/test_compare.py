@@ -66,7 +66,7 @@ class TestMatch:
     def test_the_first_wrong_token_is_the_first(self, four: Comparison) -> None:
         for lane in (2, 3):
             timeline, match = four.take(lane)
-            assert match.partings, "the baselines go astray"
+            assert match.partings, "the baselines diverge"
             for row, parting in match.partings.items():
                 found = parting.divergence
                 output = timeline.tracks[row].tokens[timeline.tracks[row].prompt_length :]

@@ -69,7 +69,7 @@ def test_greedy_words() -> None:
         (number, row, record)
         for number, row, record in every_row(timeline)
         for entry in record.rows
-        if entry.row == row and 0 < entry.accepted < len(entry.proposals) and entry.delta
+        if entry.row == row and 0 < entry.accepted < len(entry.draft_token_ids) and entry.delta
     )
     entry = next(entry for entry in record.rows if entry.row == row)
     shown = page(timeline, number, row)
@@ -200,9 +200,9 @@ def test_the_headline_and_the_table_agree_on_whose_the_bonus_is(fault: str) -> N
         if len(entry.committed) <= entry.accepted:
             continue  # it ended before a bonus
         shown = page(timeline, number, row)
-        taken = entry.proposals[entry.accepted : entry.accepted + 1] == (entry.bonus,)
+        taken = entry.draft_token_ids[entry.accepted : entry.accepted + 1] == (entry.bonus,)
         wrong += taken
-        place = f"proposal {entry.accepted + 1} of {len(entry.proposals)}"
+        place = f"draft token {entry.accepted + 1} of {len(entry.draft_token_ids)}"
         assert (f"{place}, rejected, and taken all the same" in shown) == taken
         assert ("not the target's best" in shown) == taken
         assert (": the target's own" in shown) == (not taken)

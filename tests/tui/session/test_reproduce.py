@@ -79,13 +79,13 @@ def test_run_tells_how_to_do_it_again_and_that_is_the_same_run(
     assert texts[0] == texts[1]
 
 
-def test_own_text_is_named_where_it_is_not_as_the_pair_says() -> None:
+def test_prompt_lookup_is_named_where_it_is_not_as_the_pair_says() -> None:
     def words(pair: str, **settings: object) -> str:
         header = RunHeader(method="eqspec", pair=PairInfo(name=pair), settings=settings)
         return command_line(header, [])
 
-    assert "own-text" not in words("smollm2", own_text=True)
-    assert "--no-own-text" in words("smollm2", own_text=False)
-    assert "--own-text" in words("toy", own_text=True)
-    assert "own-text" not in words("toy", own_text=False)
+    assert "own-text" not in words("smollm2", prompt_lookup=True)
+    assert "--no-prompt-lookup" in words("smollm2", prompt_lookup=False)
+    assert "--prompt-lookup" in words("toy", prompt_lookup=True)
+    assert "own-text" not in words("toy", prompt_lookup=False)
     assert "own-text" not in words("smollm2"), "a record from before there was such a thing"

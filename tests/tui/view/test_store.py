@@ -50,7 +50,7 @@ def inspected(row: RowRound) -> RowRound:
     """With what the inspector needs."""
     tests = tuple(
         AcceptTest(token=token, draft_prob=token / 7.0, target_prob=token / 9.0, top=TOP)
-        for token in row.proposals
+        for token in row.draft_token_ids
     )
     return replace(row, tests=tests, choice=BonusChoice(target_prob=row.row / 3.0, top=TOP))
 

@@ -40,10 +40,10 @@ def parse_data(values: tuple[str, ...]) -> tuple[tuple[Path, float], ...]:
     help="Layers to keep: a number, or indices such as 0-2,24-29.",
 )
 @click.option(
-    "--reads",
+    "--eagle-layers",
     default="",
     metavar="LIST",
-    help="Make a draft that reads the target's states (a feature draft): the layers whose outputs "
+    help="Make an EAGLE-style draft, which reads the target's hidden states: the layers whose outputs "
     "it reads, such as 2,14,26 with --layers 27-29. It runs in this program alone.",
 )
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True))

@@ -8,7 +8,7 @@ import click
 import msgspec
 
 from engine.pairs import smollm2
-from engine.pairs.registry import LAYERS, PairRequest, all_pairs, resolve
+from engine.pairs.registry import DRAFT_MODEL, PairRequest, all_pairs, resolve
 from engine.pairs.state import state_of
 from tui.cli.progress import ProgressLine
 from tui.cli.results import STDOUT, check_writable, write_json
@@ -82,7 +82,9 @@ def export(name: str, directory: Path, dtype: str, quiet: bool) -> None:
     """Write DIRECTORY/target and DIRECTORY/draft as ordinary model directories."""
     request = PairRequest(name=name)
     if resolve(request).kind == "smollm2":
-        request = PairRequest(name=name, draft=LAYERS)  # the other one runs in this program alone
+        request = PairRequest(
+            name=name, draft=DRAFT_MODEL
+        )  # the other one runs in this program alone
     with ProgressLine(quiet=quiet) as line:
         line.stage("loading torch", None)
         from engine.pairs.export import export_pair

@@ -19,7 +19,7 @@ class Kind(Enum):
     COMMITTED = "committed"
     ACCEPTED = "accepted"
     BONUS = "bonus"
-    PROPOSED = "proposed"
+    PROPOSED = "drafted"
     REJECTED = "rejected"
     STALE = "stale"
     GHOST = "ghost"
@@ -243,7 +243,7 @@ def fed(row: RowRound, prompt: int, phase: Phase) -> list[Segment]:
     out: list[Segment] = []
     column = 0
     block = -1
-    count = len(row.proposals)
+    count = len(row.draft_token_ids)
     for span in row.fed:
         begin = 0
         if block >= 0 and column < block + count and span.kind != "content":
@@ -282,15 +282,15 @@ def _tail(segment: Segment, begin: int) -> Segment:
 def _block(
     row: RowRound, span: Span, column: int, offset: int, length: int, phase: Phase
 ) -> list[Segment]:
-    """Cells `offset … offset + length − 1` of the proposals, which lie in `span`."""
+    """Cells `offset … offset + length − 1` of the draft tokens, which lie in `span`."""
     if phase is Phase.DRAFT:
-        edge = len(row.proposals)
+        edge = len(row.draft_token_ids)
         kinds = (Kind.PROPOSED, Kind.PROPOSED)
     else:
         edge = min(row.accepted, len(row.committed))
         kinds = (Kind.ACCEPTED, Kind.REJECTED)
     out: list[Segment] = []
-    for low, high, kind in ((0, edge, kinds[0]), (edge, len(row.proposals), kinds[1])):
+    for low, high, kind in ((0, edge, kinds[0]), (edge, len(row.draft_token_ids), kinds[1])):
         begin, end = max(low, offset), min(high, offset + length)
         if end <= begin:
             continue
@@ -308,7 +308,7 @@ def _block(
                 end - begin,
                 kind,
                 row.before + begin if committed else -1,
-                row.proposals[begin:end],
+                row.draft_token_ids[begin:end],
                 position,
                 span.attended,
                 True,
@@ -318,7 +318,7 @@ def _block(
 
 
 def _with_bonus(segments: list[Segment], column: int, row: RowRound) -> list[Segment]:
-    """Lay the bonus over the first rejected proposal, or after the last one."""
+    """Lay the bonus over the first rejected draft token, or after the last one."""
     out: list[Segment] = []
     for segment in segments:
         if not segment.start <= column < segment.end:

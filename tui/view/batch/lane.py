@@ -18,7 +18,7 @@ NARROW = 100
 """A lane narrower than this shows no columns that are free after the round …"""
 
 DEBRIS = 16
-"""… but for some room in which rejected proposals lie, from a width of 70 on."""
+"""… but for some room in which rejected draft tokens lie, from a width of 70 on."""
 
 SHORT = 16
 """A gutter narrower than this has no room for words."""
@@ -172,7 +172,7 @@ def row_lines(
     """All lines of one row: its cells, then its text (and between them the positions)."""
     lines = paint_row(look.frame, view, row, shape, max(1, each - 1))
     if len(lines) > 1 and shape.gutter_width < SHORT and row.accepted is not None:
-        lines[1][0] = (fit(f"   {row.accepted}/{row.proposed}", shape.gutter_width), "dim")
+        lines[1][0] = (fit(f"   {row.accepted}/{row.drafted}", shape.gutter_width), "dim")
     if row.note in ("at rest", "waits"):
         lines = [_quiet(line) for line in lines]
     if each >= 2:

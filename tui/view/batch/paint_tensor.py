@@ -19,7 +19,7 @@ ZOOMS = (1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 16)
 """Terminal cells to a column of the tensor."""
 
 DEBRIS = 9
-"""Room at the right for rejected proposals that are out of memory."""
+"""Room at the right for rejected draft tokens that are out of memory."""
 
 
 @dataclass(frozen=True)
@@ -267,7 +267,7 @@ def _slot(cell: Cell) -> tuple[str, bool]:
 def _debris(
     line: Line, frame: Frame, row: TensorRow, shape: Geometry, start: int, edge: int
 ) -> None:
-    """Rejected proposals, written beyond the edge of the rectangle."""
+    """Rejected draft tokens, written beyond the edge of the rectangle."""
     if not row.debris or shape.zoom < 3 or not start <= edge <= start + shape.columns:
         return
     at = shape.cells_at + (edge - start) * shape.zoom
@@ -311,15 +311,15 @@ def _second(
 
 def _note(row: TensorRow) -> str:
     words = []
-    if row.accepted is not None and row.proposed:
-        words.append(f"{row.accepted}/{row.proposed} accepted")
-    elif row.proposed:
-        words.append(f"{row.proposed} proposed")
+    if row.accepted is not None and row.drafted:
+        words.append(f"{row.accepted}/{row.drafted} accepted")
+    elif row.drafted:
+        words.append(f"{row.drafted} drafted")
     if row.finish_reason:
         words.append(f"■ {row.finish_reason}")
     elif row.note:
         words.append(row.note.split(":")[0])
-    if row.by_text and row.proposed:
+    if row.by_text and row.drafted:
         words.append("text")
     return " · ".join(words)
 

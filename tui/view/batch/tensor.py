@@ -29,13 +29,13 @@ class TensorRow:
     positions: tuple[int, int] | None
     """First and last position of the row's content."""
     debris: tuple[int, ...] = ()
-    """Rejected proposals that are no longer in memory."""
+    """Rejected draft tokens that are no longer in memory."""
     finish_reason: str = ""
     note: str = ""
     accepted: int | None = None
-    proposed: int = 0
+    drafted: int = 0
     by_text: bool = False
-    """Whether the proposals are text, and no model's."""
+    """Whether the draft tokens are text, and no model's."""
     broken: bool = False
     end: int = 0
     """Columns that the row needs at most in this round."""
@@ -57,7 +57,7 @@ class TensorView:
     own_tails: bool = False
     """Whether each row is looked at around its own end (slots, ragged rows)."""
     block: int = 0
-    """Proposals of the longest row."""
+    """Draft tokens of the longest row."""
 
 
 def tensor_view(frame: Frame) -> TensorView:
@@ -68,7 +68,7 @@ def tensor_view(frame: Frame) -> TensorView:
     phase = frame.cursor.phase
     broken = {violation.row for violation in record.violations} if phase is LAST else set()
     rows = [row_at(frame, row, row.row in broken) for row in record.rows]
-    block = max((len(row.proposals) for row in record.rows), default=0)
+    block = max((len(row.draft_token_ids) for row in record.rows), default=0)
     before = record.length_before
     edge = before + block
     if phase is LAST:
@@ -109,9 +109,9 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             positions=_positions(segments),
             note=row.why,
             accepted=row.accepted if phase >= Phase.VERIFY else None,
-            proposed=len(row.proposals),
+            drafted=len(row.draft_token_ids),
             by_text=row.by_text,
-            end=_leading_pad(row.fed) + row.before + len(row.proposals) + 1,
+            end=_leading_pad(row.fed) + row.before + len(row.draft_token_ids) + 1,
         )
     shift = -round(row.delta * (1.0 - frame.slide)) if row.delta else 0
     if row.finish_reason:
@@ -132,10 +132,10 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         finish_reason=row.finish_reason or "",
         note=row.why,
         accepted=row.accepted,
-        proposed=len(row.proposals),
+        drafted=len(row.draft_token_ids),
         by_text=row.by_text,
         broken=broken,
-        end=_leading_pad(row.kept) + row.before + len(row.proposals) + 1,
+        end=_leading_pad(row.kept) + row.before + len(row.draft_token_ids) + 1,
         edge=_width(row),
     )
 
@@ -155,8 +155,8 @@ def in_cache(segments: list[Segment], method: str) -> list[Segment]:
 
 
 def _debris(row: RowRound) -> tuple[int, ...]:
-    """The proposals that were not taken (dsd takes the first wrong one as its bonus)."""
-    left = row.proposals[min(row.accepted, len(row.committed)) :]
+    """The draft tokens that were not taken (dsd takes the first wrong one as its bonus)."""
+    left = row.draft_token_ids[min(row.accepted, len(row.committed)) :]
     taken = len(row.committed) > row.accepted and left[:1] == row.committed[-1:]
     return left[1:] if taken else left
 

@@ -15,7 +15,7 @@ def inspect_lines(look: CloseUp, width: int) -> list[Line]:
     """The whole page."""
     parts = (
         token_lines(look, width),
-        proposal_lines(look, width),
+        draft_token_lines(look, width),
         memory_lines(look, width),
         moved_lines(look, width),
     )
@@ -48,7 +48,7 @@ def token_lines(look: CloseUp, width: int) -> list[Line]:
     after = after[: room // 3]
     before = before[-(room - len(after)) :] if before else ""
     head = f"token {origin.place} "
-    kind = "prompt" if not origin.number else "accepted" if origin.is_proposal else "bonus"
+    kind = "prompt" if not origin.number else "accepted" if origin.is_draft_token else "bonus"
     text: Line = [
         (head, "dim"),
         (before, "quiet"),
@@ -59,16 +59,18 @@ def token_lines(look: CloseUp, width: int) -> list[Line]:
 
 
 def _history(look: CloseUp, origin: Origin) -> Line:
-    """In which round it was made, proposed by whom."""
+    """In which round it was made, drafted by whom."""
     number = f"#{origin.token}"
     if origin.row is None:
         return [(f"{number}, of the prompt", "text")]
     row, offset = origin.row, origin.offset
     line: Line = [(f"{number}, committed in round {origin.number}: ", "text")]
-    if origin.is_proposal:
+    if origin.is_draft_token:
         who = "text:" if row.by_text else "the draft's"
         who = "put into the draft's mouth" if offset < row.forced else who
-        line.append((f"{who} proposal {offset + 1} of {len(row.proposals)}, accepted", "accepted"))
+        line.append(
+            (f"{who} draft token {offset + 1} of {len(row.draft_token_ids)}, accepted", "accepted")
+        )
         if offset < len(row.tests):
             test = row.tests[offset]
             line.append(
@@ -76,23 +78,27 @@ def _history(look: CloseUp, origin: Origin) -> Line:
             )
         return line
     method = look.frame.timeline.method_at(origin.number)
-    if method == "dsd" and row.proposals:
-        return [*line, ("the draft's first wrong proposal, taken for the bonus", "broken")]
-    rejected = offset < len(row.proposals)
-    if rejected and method != "rollback" and origin.token == row.proposals[offset]:
-        words = f"proposal {offset + 1} of {len(row.proposals)}, rejected, and taken all the same"
+    if method == "dsd" and row.draft_token_ids:
+        return [*line, ("the draft's first wrong draft token, taken for the bonus", "broken")]
+    rejected = offset < len(row.draft_token_ids)
+    if rejected and method != "rollback" and origin.token == row.draft_token_ids[offset]:
+        words = f"draft token {offset + 1} of {len(row.draft_token_ids)}, rejected, and taken all the same"
         line.append((words, "broken"))
         return [*line, *_choice_words(row)]
-    why = f"in place of {_quoted(look, row.proposals[offset])}" if rejected else "all were accepted"
+    why = (
+        f"in place of {_quoted(look, row.draft_token_ids[offset])}"
+        if rejected
+        else "all were accepted"
+    )
     if method == "rollback" and rejected:
         why = (
             "where the batch's shortest row stopped"
-            if origin.token == row.proposals[offset]
+            if origin.token == row.draft_token_ids[offset]
             else why
         )
     own = _is_own(row.choice)
     who = "the target's own" if own else "not the target's best"
-    line.append((f"{who}, {why}" if row.proposals else who, "bonus" if own else "broken"))
+    line.append((f"{who}, {why}" if row.draft_token_ids else who, "bonus" if own else "broken"))
     return [*line, *_choice_words(row)]
 
 
@@ -111,27 +117,27 @@ def _quoted(look: CloseUp, token: int) -> str:
     return f"‹{look.frame.timeline.piece(token).strip(' ')}›"
 
 
-# ---- the proposals -------------------------------------------------------------------
+# ---- the draft tokens -------------------------------------------------------------------
 
 
-def proposal_lines(look: CloseUp, width: int) -> list[Line]:
-    """A line a proposal, and one for the bonus: q, p, the test, the target's best."""
+def draft_token_lines(look: CloseUp, width: int) -> list[Line]:
+    """A line a draft token, and one for the bonus: q, p, the test, the target's best."""
     row, phase = look.row, look.frame.cursor.phase
-    if not row.proposals and row.choice is None:
-        return [[("nothing was proposed for this row", "dim")]]
+    if not row.draft_token_ids and row.choice is None:
+        return [[("nothing was drafted for this row", "dim")]]
     lines: list[Line] = [_head(look, width)]
-    for at, token in enumerate(row.proposals):
+    for at, token in enumerate(row.draft_token_ids):
         test = row.tests[at] if at < len(row.tests) else None
-        lines.append(_proposal(look, at, token, test, width))
+        lines.append(_draft_token(look, at, token, test, width))
     if phase >= Phase.VERIFY and row.bonus is not None:
         lines.append(_bonus(look, width))
-    if not row.tests and row.proposals:
+    if not row.tests and row.draft_token_ids:
         lines.append([("no probabilities: this run was recorded without them", "dim")])
     return lines
 
 
 def _head(look: CloseUp, width: int) -> Line:
-    line: Line = [(fit(" #  proposed", 18) + "     q      p  ", "dim")]
+    line: Line = [(fit(" #  drafted", 18) + "     q      p  ", "dim")]
     line.append((fit("the test", _test_width(width)), "dim"))
     if width >= 80:
         line.append(("the target's best", "dim"))
@@ -142,11 +148,11 @@ def _test_width(width: int) -> int:
     return 32 if width >= 100 else 28 if width >= 80 else max(10, width - 33)
 
 
-def _proposal(look: CloseUp, at: int, token: int, test: AcceptTest | None, width: int) -> Line:
+def _draft_token(look: CloseUp, at: int, token: int, test: AcceptTest | None, width: int) -> Line:
     row, phase = look.row, look.frame.cursor.phase
     piece = look.frame.timeline.piece(token).removeprefix(" ")
     judged = phase >= Phase.VERIFY
-    sign, style, words = "?", "proposed", "not judged yet"
+    sign, style, words = "?", "drafted", "not judged yet"
     if judged and at < row.accepted:
         sign, style, words = "✓", "accepted", "accepted"
     elif judged:
@@ -195,7 +201,7 @@ def _bonus(look: CloseUp, width: int) -> Line:
             words = f"max(p−q,0): {prob_words(choice.residual_prob)}, u {choice.draw:.2f}"
         else:
             words = f"drawn from p, u {choice.draw:.3f}"
-    if look.frame.method == "dsd" and row.bonus in row.proposals:
+    if look.frame.method == "dsd" and row.bonus in row.draft_token_ids:
         words = "the draft's own wrong token"
     line: Line = [
         ("    ", "dim"),

@@ -18,7 +18,7 @@ NAMES = {
     Kind.COMMITTED: "committed",
     Kind.ACCEPTED: "accepted",
     Kind.BONUS: "bonus",
-    Kind.PROPOSED: "proposed",
+    Kind.PROPOSED: "drafted",
     Kind.REJECTED: "rejected",
     Kind.STALE: "stale",
     Kind.GHOST: "ghost",

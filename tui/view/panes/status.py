@@ -40,7 +40,7 @@ def _out_of_sight(frame: Frame, width: int) -> Line:
 
 
 def alarm_pieces(frame: Frame) -> Line:
-    """Forced acceptance, or the fault of the lab that is on, so that nobody takes the run for
+    """Synthetic acceptance, or the fault of the lab that is on, so that nobody takes the run for
     a right one."""
     rate = frame.timeline.setting("force_accept")
     if isinstance(rate, int | float):

@@ -144,7 +144,7 @@ def _signs(look: LaneFrame) -> Line:
 
 
 def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
-    """The selected row's cause first, then the others by the round in which they went astray."""
+    """The selected row's cause first, then the others by the round in which they diverged."""
     parted = look.match.parted(look.number)
     unlike = _unlike(look)
     if not parted and (look.measure or (unlike and not rates(look)[1])):

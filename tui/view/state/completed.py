@@ -62,13 +62,13 @@ def length_told(record: RoundRecord) -> bool:
 
 
 def draft_tokens(record: RoundRecord) -> int | None:
-    """K of the round; None: proposals were made, and the record does not tell of how many.
+    """K of the round; None: draft tokens were made, and the record does not tell of how many.
 
     Under `auto` the record says why K was chosen, also where the method (dsd) makes one
-    proposal at least.
+    draft token at least.
     """
     if record.draft_reason:
         return record.draft_tokens
-    if not record.draft_tokens and any(row.proposals for row in record.rows):
+    if not record.draft_tokens and any(row.draft_token_ids for row in record.rows):
         return None
     return record.draft_tokens

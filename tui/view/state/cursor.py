@@ -10,7 +10,7 @@ class Phase(IntEnum):
     """How far a round has come when it is looked at."""
 
     DRAFT = 0
-    """The proposals are made and not yet judged."""
+    """The draft tokens are made and not yet judged."""
     VERIFY = 1
     """They are judged: accepted or struck out."""
     ACCEPT = 2

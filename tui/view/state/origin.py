@@ -1,4 +1,4 @@
-"""Where a token of a row came from: the round that made it, and who proposed it."""
+"""Where a token of a row came from: the round that made it, and who drafted it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Origin:
     """Its place among the tokens that the round committed."""
 
     @property
-    def is_proposal(self) -> bool:
+    def is_draft_token(self) -> bool:
         return self.row is not None and self.offset < self.row.accepted
 
 

@@ -58,7 +58,7 @@ class Timeline:
         self._tokens: list[int] = [0]
         self._accepted: list[int] = [0]
         self._row_rounds: list[int] = [0]
-        self._proposed: list[int] = [0]
+        self._drafted: list[int] = [0]
         self._bytes: list[int] = [0]
         self._finished: list[int] = [0]
         self._histogram: list[list[int]] = [[]]
@@ -124,7 +124,7 @@ class Timeline:
     def _add_round(self, record: RoundRecord) -> None:
         self._pieces.update(record.pieces)
         number = len(self.rounds) + 1
-        tokens = accepted = proposed = finished = 0
+        tokens = accepted = drafted = finished = 0
         histogram = list(self._histogram[-1])
         for row_index, length in record.back.items():
             if row_index in self.tracks:
@@ -144,7 +144,7 @@ class Timeline:
             track.add(number, row)
             tokens += len(row.committed)
             accepted += row.accepted
-            proposed += len(row.proposals)
+            drafted += len(row.draft_token_ids)
             finished += track.finished_at(number) - before
             while len(histogram) <= row.accepted:
                 histogram.append(0)
@@ -158,7 +158,7 @@ class Timeline:
         self._realign.append(self._realign[-1] + seconds.realign)
         self._tokens.append(self._tokens[-1] + tokens)
         self._accepted.append(self._accepted[-1] + accepted)
-        self._proposed.append(self._proposed[-1] + proposed)
+        self._drafted.append(self._drafted[-1] + drafted)
         self._row_rounds.append(self._row_rounds[-1] + len(record.rows))
         self._bytes.append(self._bytes[-1] + record.realign_bytes)
         self._finished.append(self._finished[-1] + finished)
@@ -205,7 +205,7 @@ class Timeline:
         return self._finished[self._clamp(number)]
 
     def histogram_at(self, number: int) -> list[int]:
-        """How often 0, 1, 2, … proposals of a row were accepted."""
+        """How often 0, 1, 2, … draft tokens of a row were accepted."""
         return self._histogram[self._clamp(number)]
 
     def speed_at(self, number: int, over: int = 20) -> float:
