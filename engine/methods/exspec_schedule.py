@@ -97,4 +97,4 @@ class Pool(Schedule):
             return 2 * group > fallback
         small = self.costs.round(group, self._drafted, steps=1)
         large = self.costs.round(fallback, self._drafted, steps=1, padded=True)
-        return group / small > fallback / large
+        return group * large > fallback * small

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from importlib import resources
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from engine.models.draft_format import is_compact, load_compact
 from engine.models.eagle import EagleModel, EagleReader
 from engine.models.eagle_format import is_eagle_draft, load_eagle_draft
 from engine.models.eagle_unroll import EagleStudent
+from engine.models.lease import Lease
 from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
 from engine.pairs.memory_check import SMOLLM2_DRAFTS, require_room
@@ -63,6 +64,8 @@ class Pair:
     never: torch.Tensor | None = None
     prompt_lookup: bool = False
     """Whether rows draft their own text first, where the settings do not say."""
+    lease: Lease = field(default_factory=Lease, compare=False, repr=False)
+    """Who may run the models now. A copy with other parts has the same one."""
 
 
 def load_pair(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from msgspec.structs import replace
@@ -14,6 +14,7 @@ from engine.microscope.inspect import Inspection
 from engine.microscope.invariants import Found, Invariants, checked
 from engine.microscope.kv_audit import Audit, audit, mark_ghosts
 from engine.microscope.round_record import note_fed, row_record
+from engine.models.lease import Lease
 from engine.records.schema import RoundRecord, RowRound
 from engine.rounds.acceptance import Lossless, Verdict
 from engine.rounds.draft_model import Drafter, DraftTokens
@@ -42,6 +43,8 @@ class Loop:
     auditor: Audit | None = None
     lane: int = 0
     inspection: Inspection | None = None
+    lease: Lease = field(default_factory=Lease)
+    """Of the pair: nobody else runs its models during a round."""
 
     def __post_init__(self) -> None:
         models = [side.model for side in self.layout.sides]
@@ -55,9 +58,12 @@ class Loop:
         while (record := self.step()) is not None:
             yield record
 
-    @torch.inference_mode()
     def step(self) -> RoundRecord | None:
-        """One round; None when every row has ended."""
+        """One round; None when every row has ended. Waits while another thread has the pair."""
+        with self.lease, torch.inference_mode():
+            return self._round()
+
+    def _round(self) -> RoundRecord | None:
         layout, meter = self.layout, self.meter
         with meter.phase("schedule"):
             chosen = self.schedule.choose()

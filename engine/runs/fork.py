@@ -5,6 +5,9 @@ through the rounds that are recorded already, and then on with the run itself; t
 is a run of its own that begins with the same committed tokens. They go a round each in
 turn, and the first one's tokens are the measure of the second's
 (`engine.evaluation.trace_compare`).
+
+The second lane leaves where the original's next round begins. What changes the rows before
+that round (a fault was switched off and they went back, a prompt joined) happens to both.
 """
 
 from __future__ import annotations
@@ -70,8 +73,10 @@ class Fork:
         self._past = iter(branch.past)
         self._ahead: deque[LaneRecord] = deque()
         """Records of the original that were looked at too early."""
-        self._going: Iterator[Record] | None = None
+        self._run: Run | None = None
         """The second lane's, once it has left the first."""
+        self._going: Iterator[Record] | None = None
+        """Its records."""
         self._over = False
         """Whether the original has no more rounds."""
         self._measure = Measure(ORIGINAL, [branch.header])
@@ -126,7 +131,7 @@ class Fork:
         except Exception as error:
             yield self._failure(error)
             return
-        self._going = run.remaining()
+        self._run, self._going = run, run.remaining()
         yield ChangeRecord(
             lane=1,
             round=branch.number,
@@ -138,12 +143,13 @@ class Fork:
     def _first(self) -> Iterator[Record]:
         """The original's next round, with what lies before it; its end, if that was the last."""
         while (record := self._next()) is not None:
-            if isinstance(record, ChangeRecord):
-                self._measure.join(record.prompts)
             yield record
+            if isinstance(record, ChangeRecord):
+                yield from self._joined(record)
             if isinstance(record, Summary | Failure):
                 break
             if isinstance(record, RoundRecord):
+                yield from self._gone_back(record)
                 self.rounds[0] = record.round
                 yield from self._measure.of([record])
                 if not record.is_last:
@@ -157,6 +163,34 @@ class Fork:
                 yield following
                 break
         self._over = True
+
+    def _joined(self, change: ChangeRecord) -> Iterator[Record]:
+        """Prompts that join the original; those before its next round join the second lane."""
+        self._measure.join(change.prompts)
+        run = self._run
+        if run is None or not change.prompts or change.round != self.branch.number:
+            return
+        yield msgspec.structs.replace(change, lane=1, method=run.settings.method, settings={})
+        try:
+            for prompt in change.prompts:
+                run.join(prompt)
+        except Exception as error:
+            yield self._failure(error)
+            self._close()
+
+    def _gone_back(self, record: RoundRecord) -> Iterator[Record]:
+        """Rows that the original's next round takes back go back in the second lane as well."""
+        run = self._run
+        if run is None or record.round != self.branch.number + 1:
+            return
+        stand = run.lengths()
+        back = {row: length for row, length in record.back.items() if length < stand.get(row, 0)}
+        try:
+            if back:
+                run.restart(lengths=back)
+        except Exception as error:
+            yield self._failure(error)
+            self._close()
 
     def _second(self) -> Iterator[Record]:
         """The other lane's next round, and its end, if that was the last."""
@@ -190,4 +224,4 @@ class Fork:
         close = getattr(self._going, "close", None)
         if close is not None:
             close()
-        self._going = None
+        self._run = self._going = None

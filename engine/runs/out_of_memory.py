@@ -91,7 +91,8 @@ def holding(run: Run, records: Iterator[Record]) -> Iterator[Record]:
 
 def _let_go(run: Run) -> None:
     """Give the caches' memory back, and that of the failed round."""
-    for store in run.loop.layout.stores:
-        store.release()
-    if torch.cuda.is_available():
-        torch.cuda.empty_cache()
+    with run.pair.lease:
+        for store in run.loop.layout.stores:
+            store.release()
+        if torch.cuda.is_available():
+            torch.cuda.empty_cache()

@@ -255,8 +255,9 @@ def build_loop(
         require_graphs(models)
     lengths = [row.prompt_length for row in rows]
     longest = max((row.length for row in rows), default=0)
-    require_memory(pair.target, draft, [settings], lengths, longest=longest)
-    layout = method.layout(pair.target, draft, plan)
+    with pair.lease:  # a layout of fixed shapes records them: those are forwards
+        require_memory(pair.target, draft, [settings], lengths, longest=longest)
+        layout = method.layout(pair.target, draft, plan)
     accept = method.accept()
     if settings.force_accept is not None:
         accept.compare = SyntheticAcceptance(settings)
@@ -272,6 +273,7 @@ def build_loop(
         auditor=Audit(pair.target) if settings.audit else None,
         lane=lane,
         inspection=Inspection(sampler) if isinstance(sampler, NotingSampler) else None,
+        lease=pair.lease,
     )
 
 

@@ -162,16 +162,6 @@ class EngineWorker:
         with self._gate:
             self._gate.notify_all()
 
-    def rest(self, wait: Callable[[], None]) -> None:
-        """Return when this worker, which holds, has come to the end of its round.
-
-        To be called in another thread; `wait` is called now and then meanwhile.
-        """
-        reached = threading.Event()
-        self.between_rounds(reached.set)
-        while not reached.wait(0.02) and not self.state.ended:
-            wait()
-
     def stop(self, timeout: float = 0.0) -> bool:
         """Ask the thread to end, and wait for it `timeout` seconds at most.
 

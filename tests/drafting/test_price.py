@@ -5,15 +5,19 @@ from __future__ import annotations
 import random
 from itertools import accumulate
 from operator import mul
+from types import SimpleNamespace
+from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Selective
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.auto_k.fit import Fit
 from engine.drafting.auto_k.price import FREE, LEAST, Price, depths
 from engine.drafting.auto_k.stragglers import holding_up
+from engine.methods.exspec_schedule import Pool
 from engine.models.block_cost import APART, CELL, load, split
 from engine.records.schema import Phases, RoundRecord, RowRound
 
@@ -175,6 +179,58 @@ def test_drafting_is_never_worse_than_not(rows: list[list[float]], token: float)
     tokens = len(rows) + sum(sum(c[:d]) for c, d in zip(rows, made, strict=True))
     more = load([depth + 1 for depth in made]) - load([1] * len(rows))
     assert tokens / (len(rows) + token * more) >= 1.0 - 1e-9
+
+
+MEASURED = st.one_of(st.just(0.0), st.floats(0.0, 10.0), st.floats(0.0, 1e-300))
+"""Seconds as a clock tells them: none, some, or hardly any."""
+
+CHANCES = st.lists(
+    st.lists(st.floats(0.0, 1.0), max_size=8).map(
+        lambda steps: [float(product) for product in accumulate(steps, mul)]
+    ),
+    max_size=8,
+)
+
+
+def test_where_a_round_costs_nothing_but_a_draft_token_does_none_is_made() -> None:
+    assert depths([[0.5]], Price(token=0.001, row=0.0, rows=1)) == [0]
+
+
+def test_where_nothing_costs_anything_all_is_drafted_that_is_not_hopeless() -> None:
+    assert depths([[0.9, 0.5, LEAST / 2], [0.2]], Price(token=0.0, row=0.0, rows=2)) == [2, 1]
+
+
+@given(CHANCES, MEASURED, MEASURED, st.integers(0, 8))
+def test_any_price_has_its_depths(
+    rows: list[list[float]], token: float, row: float, count: int
+) -> None:
+    price = Price(token=token, row=row, rows=count)
+    made = depths(rows, price)
+    assert len(made) == len(rows)
+    for chances, depth in zip(rows, made, strict=True):
+        assert 0 <= depth <= price.depth(chances) <= len(chances)
+    assert LEAST <= price.least <= 1.0
+
+
+@given(st.lists(st.tuples(st.integers(0, 5), MEASURED, MEASURED), min_size=1, max_size=40))
+def test_auto_chooses_whatever_the_clock_says(rounds: list[tuple[int, float, float]]) -> None:
+    """Also where it stands still, for some rounds or for all."""
+    batch: list[Any] = [SimpleNamespace(index=row, remaining=50) for row in range(4)]
+    for chooser in (Adaptive(Costs()), Selective(Costs())):
+        for k, verify, draft in rounds:
+            assert 0 <= chooser.choose(batch, refilled=True).draft_tokens <= LARGEST
+            chooser.observe(finished([k + 1] * 4, verify=verify, draft=draft))
+
+
+@given(MEASURED, MEASURED, MEASURED)
+def test_a_group_is_weighed_whatever_the_clock_says(
+    verify: float, draft: float, realign: float
+) -> None:
+    schedule = Pool.__new__(Pool)
+    schedule.costs, schedule._drafted = Costs(), 2.0
+    for each in (1, 2, 3):
+        schedule.costs.observe(finished([each] * 4, verify=verify, draft=draft, realign=realign))
+    assert schedule._pays(2, 4) in (True, False)
 
 
 # ---- stragglers ------------------------------------------------------------------------

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Iterator
+from itertools import chain
 
 import msgspec
 import pytest
@@ -25,6 +26,7 @@ from engine.runs.fork import ORIGINAL, Branch, Fork
 from engine.runs.intervene import change
 from engine.runs.run import Run
 from tests.tiny import finished, mixed_prompts, tiny_pair
+from tui.view.state.compare import Comparison
 
 SETTINGS = Settings(method="eqspec", batch_size=3, draft_tokens=3, max_new_tokens=20)
 PROMPTS = mixed_prompts(5, seed=3)
@@ -166,3 +168,73 @@ def test_a_lane_that_cannot_begin_is_told_and_the_original_goes_on() -> None:
     (failure,) = (r for r in records if isinstance(r, Failure))
     assert (failure.lane, failure.message) == (1, "bsp needs a draft model")
     assert isinstance(records[-2], Summary)
+
+
+@pytest.mark.parametrize("pending", [True, False], ids=["to come", "recorded"])
+@pytest.mark.parametrize("method", ["eqspec", "slotspec", "exspec"])
+def test_where_the_original_goes_back_in_its_next_round_both_lanes_do(
+    method: str, pending: bool
+) -> None:
+    """A fault that was switched off: under the same settings both lanes are the same."""
+    was = replace(SETTINGS, method=method)
+    run = Run(tiny_pair(), was, PROMPTS)
+    stream = run.records()
+    header = next(stream)
+    assert isinstance(header, RunHeader)
+    past: list[LaneRecord] = [next(stream), next(stream)]  # type: ignore[list-item]
+    lengths = run.lengths()
+    past += [next(stream), next(stream)]  # type: ignore[list-item]
+    run.restart(was, lengths)
+    if not pending:
+        past += [next(stream), next(stream)]  # type: ignore[list-item]
+    more: Iterator[LaneRecord] = stream  # type: ignore[assignment]
+    records = list(Fork(tiny_pair(), Branch(header, past, more, 4, was, was)).records())
+    first, second = (
+        [r for r in records if isinstance(r, RoundRecord) and r.lane == lane] for lane in (0, 1)
+    )
+    assert first[4].back
+    assert first[4].back == second[4].back
+    assert [r.rows for r in first] == [r.rows for r in second]
+    comparison = Comparison()
+    for record in records:
+        comparison.add(record)
+    assert not any(takes[0].match.partings for takes in comparison.lanes.values())
+
+
+def test_a_second_lane_that_differs_is_compared_with_what_the_original_wrote_anew() -> None:
+    run = Run(tiny_pair(), SETTINGS, PROMPTS)
+    stream = run.records()
+    header = next(stream)
+    assert isinstance(header, RunHeader)
+    past: list[LaneRecord] = [next(stream), next(stream)]  # type: ignore[list-item]
+    run.restart(replace(SETTINGS, fault="rejected-kv-kept"))
+    past += [next(stream) for _ in range(3)]  # type: ignore[misc]
+    run.restart(SETTINGS, {prompt.index: len(prompt.ids) for prompt in PROMPTS})
+    more: Iterator[LaneRecord] = stream  # type: ignore[assignment]
+    now = replace(SETTINGS, draft_tokens=1)
+    comparison = Comparison()
+    for record in Fork(tiny_pair(), Branch(header, past, more, 3, now, now)).records():
+        comparison.add(record)
+    # the original goes back in round 6, two rounds after the lanes have parted
+    oracle = {row: tuple(track.output) for row, track in comparison.oracle.tracks.items()}
+    assert [oracle[row] for row in sorted(oracle)] == alone(SETTINGS)
+    (take,) = comparison.lanes[1]
+    trails = take.match.trails
+    differ = {row for row, trail in trails.items() if tuple(trail.output) != oracle[row]}
+    assert set(take.match.partings) == differ
+    assert not comparison.lanes[0][0].match.partings
+
+
+def test_a_prompt_that_joins_before_the_next_round_joins_both_lanes() -> None:
+    run = Run(tiny_pair(), SETTINGS, PROMPTS[:4])
+    stream = run.records()
+    header = next(stream)
+    assert isinstance(header, RunHeader)
+    past: list[LaneRecord] = [next(stream), next(stream)]  # type: ignore[list-item]
+    run.join(PROMPTS[4])
+    joins = ChangeRecord(round=2, what="prompt 4 joins", method="eqspec", prompts=PROMPTS[4:])
+    more: Iterator[LaneRecord] = chain([joins], stream)  # type: ignore[list-item]
+    records = list(Fork(tiny_pair(), Branch(header, past, more, 2, SETTINGS, SETTINGS)).records())
+    first, second = (r for r in records if isinstance(r, Summary))
+    assert [row.output_ids for row in first.rows] == [row.output_ids for row in second.rows]
+    assert len(second.rows) == 5

@@ -37,7 +37,7 @@ def open_check(screen: RunScreen) -> None:
             return source.check(foreign, main.settings, progress)
 
         path = Path(screen.file_to_check).expanduser()
-        control = Control(CheckSource(path, check, main.worker), main.settings, log=main.log)
+        control = Control(CheckSource(path, check), main.settings, log=main.log)
         control.start()
 
         def closed(told: str | None) -> None:

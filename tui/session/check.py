@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
 from engine.config.settings import Settings
 from engine.evaluation.check.outputs import Foreign, read_foreign
 from engine.records.schema import Prompt, Record
-from engine.runs.worker import EngineWorker, Progress
+from engine.runs.worker import Progress
 
 if TYPE_CHECKING:
     from engine.evaluation.check.check import CheckResult
@@ -40,20 +40,15 @@ class CheckingSource(Protocol):
 
 
 class CheckSource:
-    """A source without records: what it makes is `found`.
-
-    Args:
-        after: a worker whose round is waited for.
-    """
+    """A source without records: what it makes is `found`."""
 
     live = False
 
-    def __init__(self, path: Path, check: Check, after: EngineWorker | None = None) -> None:
+    def __init__(self, path: Path, check: Check) -> None:
         self.path = path
         self.name = path.name
         self.found: Checked | None = None
         self._check = check
-        self._after = after
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
         """Nothing, when the check is done.
@@ -61,8 +56,6 @@ class CheckSource:
         Raises:
             UserError: the file cannot be used, or the target cannot be loaded.
         """
-        if self._after is not None:
-            self._after.rest(lambda: progress("the round of the run is being finished", None))
         progress(f"reading {self.name}", None)
         foreign = read_foreign(self.path)
         self.found = self._check(foreign, progress)

@@ -55,11 +55,7 @@ class LaneSource:
         self._main = main
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
-        """The lanes' records, once the single run has come to the end of its round."""
-        words = "the round of the single run is being finished"
-        for control in (self._main, *self._main.besides):
-            if getattr(control, "lanes", None) is not self:
-                control.worker.rest(lambda: progress(words, None))
+        """The lanes' records."""
         yield from self.source.compare(self.lanes, self.pace, self._write_log, progress)
 
     def _write_log(self, text: str) -> str:

@@ -162,9 +162,6 @@ class ForkSource(LaneSource):
         def wait() -> None:
             progress("the run goes on", None)
 
-        for control in (self._main, *self._main.besides):
-            if getattr(control, "lanes", None) is not self:
-                control.worker.rest(wait)
         past: Iterable[LaneRecord] = self._original.past()
         more = self._original.more(wait)
         branch = Branch(header, past, more, self.number, *self.lanes)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import os
+import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
@@ -36,6 +37,7 @@ class LiveSource:
         self.request = request
         self.name = request.pair.target or request.pair.name
         self._pair: Pair | None = None
+        self._loading = threading.Lock()
         self._prompts: tuple[Prompt, ...] = ()
         self._run: Run | None = None
         self.recording = Recording(request.trace)
@@ -44,12 +46,10 @@ class LiveSource:
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
         """A new run; the first time, the models are loaded for it."""
-        if self._pair is None:
-            self._load(settings, progress)
-        assert self._pair is not None
+        pair = self._loaded(settings, progress)
         from engine.runs.run import Run
 
-        self._run = run = Run(self._pair, settings, self._prompts)
+        self._run = run = Run(pair, settings, self._prompts)
         yield from self.recording.of_run(self._of_run(run, run.records()))
 
     def _of_run(self, run: Run, records: Iterator[Record]) -> Iterator[Record]:
@@ -109,13 +109,11 @@ class LiveSource:
         self, lanes: Sequence[Settings], pace: Pace, log: Log, progress: Progress
     ) -> Iterator[Record]:
         """Several runs side by side, on the prompts and models of the run before."""
-        if self._pair is None:
-            self._load(lanes[0], progress)
-        assert self._pair is not None
+        pair = self._loaded(lanes[0], progress)
         from engine.evaluation.compare import Compare
 
         self._compare = compare = Compare(
-            self._pair, lanes, self._prompts, pace=pace, oracle=self._the_oracle(), log=log
+            pair, lanes, self._prompts, pace=pace, oracle=self._the_oracle(), log=log
         )
         yield from self.recording.beside("compare", compare.records())
 
@@ -132,11 +130,9 @@ class LiveSource:
         """Another engine's tokens against this pair's target. Call in an engine's thread."""
         from tui.session.check import check_settings, checked
 
-        if self._pair is None:
-            self._load(settings, progress)
-        assert self._pair is not None
+        pair = self._loaded(settings, progress)
         chosen = check_settings(foreign, settings)
-        return checked(self._pair, foreign, chosen, self.request.chat, progress)
+        return checked(pair, foreign, chosen, self.request.chat, progress)
 
     def change_lane(self, lane: int, settings: Settings) -> None:
         """Let a lane begin again. Call in the engine's thread, between two rounds."""
@@ -148,7 +144,16 @@ class LiveSource:
         if self._compare is not None:
             self._compare.pace = pace
 
-    def _load(self, settings: Settings, progress: Progress) -> None:
+    def _loaded(self, settings: Settings, progress: Progress) -> Pair:
+        """The pair. The first thread that asks loads it; the others wait, and may be stopped."""
+        while not self._loading.acquire(timeout=0.05):
+            progress("waiting for the models", None)
+        try:
+            return self._pair or self._load(settings, progress)
+        finally:
+            self._loading.release()
+
+    def _load(self, settings: Settings, progress: Progress) -> Pair:
         from engine.pairs.hub import obtain_models
 
         request = self.request
@@ -174,6 +179,7 @@ class LiveSource:
         gc.collect()
         gc.freeze()
         progress("prefilling the first batch", None)
+        return pair
 
     def result(self) -> tuple[RunHeader, Summary] | None:
         """Header and summary of the last run, as far as it has come."""

@@ -28,6 +28,9 @@ REGRET = 0.01
 FORGET = 0.99
 """How fast old acceptance fades, a round."""
 
+INSTANT = 1e-9
+"""Seconds that a round takes at least: a clock that stands still measures none."""
+
 
 @dataclass(frozen=True)
 class Choice:
@@ -226,7 +229,7 @@ class Adaptive(Auto):
     def _rate(self, k: int, rows: int) -> float:
         asked, _, gained = self._by_text(k > 0)
         tokens = 1.0 + gained + asked * sum(self.survival(j) for j in range(1, k + 1))
-        return len(self._wanted) * tokens / self._round_seconds(k, rows)
+        return len(self._wanted) * tokens / max(self._round_seconds(k, rows), INSTANT)
 
     def _by_text(self, model: bool) -> tuple[float, float, float]:
         """A row's share of rounds in which the model is asked, the text that it drafts a

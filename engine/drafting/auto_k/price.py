@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 
@@ -20,6 +19,8 @@ class Price:
     a row goes the more is asked for: what is not drafted now is cheap to draft in the next
     round, if it comes to that.
 
+    Any of them may be 0: a clock that stands still has measured that.
+
     Attributes:
         token: seconds of one more token (of load, `engine.models.block_cost`).
         row: a row's share of the seconds of a round without draft tokens.
@@ -33,7 +34,9 @@ class Price:
     @property
     def least(self) -> float:
         """Chance of acceptance from which a row's first draft token pays."""
-        return max(LEAST, self.token / self.row) if self.row else 1.0
+        if not self.token:
+            return LEAST
+        return min(1.0, max(LEAST, self.token / self.row)) if self.row else 1.0
 
     def pays(self, chance: float, before: Seq[float] = ()) -> bool:
         """Whether one more draft token of a row does.
@@ -69,13 +72,16 @@ def depths(rows: Seq[Seq[float]], price: Price) -> list[int]:
     if price is FREE:
         return [len(chances) for chances in rows]
     alone = [price.depth(chances) for chances in rows]
+    if not price.token or not any(alone):
+        return alone
+    # from here on a round takes time: where it takes none, no draft token pays that takes some
     plain = load([1] * len(rows))
-    made, pace = [0] * len(rows), 1.0 / price.row if price.row else math.inf
+    made, pace = [0] * len(rows), 1.0 / price.row
     for common in range(1, max(alone, default=0) + 1):
         tried = [min(common, depth) for depth in alone]
         gained = sum(sum(chances[:depth]) for chances, depth in zip(rows, tried, strict=True))
         taken = price.token * (load([depth + 1 for depth in tried]) - plain)
-        tried_pace = (price.rows + gained) / (price.rows * price.row + taken or 1.0)
+        tried_pace = (price.rows + gained) / (price.rows * price.row + taken)
         if tried_pace > pace:
             made, pace = tried, tried_pace
     for place, (chances, depth) in enumerate(zip(rows, alone, strict=True)):

@@ -92,7 +92,7 @@ class Explainer:
         tolerance: float,
     ) -> None:
         self._tokenizer = pair.tokenizer
-        self._probe = Probe(pair.target)
+        self._probe = Probe(pair.target, pair.lease)
         self._prompts = {prompt.index: prompt.ids for prompt in prompts}
         self._longest = max((len(prompt.ids) for prompt in prompts), default=0)
         self._tolerance = tolerance

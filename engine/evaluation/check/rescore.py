@@ -19,6 +19,7 @@ from torch import Tensor
 from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import KVStore, Write
+from engine.models.lease import Lease
 
 TOGETHER = 4096
 """Tokens of one forward at most."""
@@ -45,10 +46,15 @@ class Reading:
 
 
 class Probe:
-    """Reads rows with the target, each alone."""
+    """Reads rows with the target, each alone.
 
-    def __init__(self, model: LanguageModel) -> None:
+    Args:
+        lease: of the pair that the target belongs to; taken for each forward.
+    """
+
+    def __init__(self, model: LanguageModel, lease: Lease) -> None:
         self._model = model
+        self._lease = lease
 
     @torch.inference_mode()
     def logits(self, readings: Sequence[Reading]) -> list[Tensor]:
@@ -85,4 +91,5 @@ class Probe:
             mask=torch.from_numpy(mask),
             write=Write(rows=len(readings), read=length, start=0),
         )
-        return self._model.forward(feed, store, keep=places).double().cpu()
+        with self._lease:
+            return self._model.forward(feed, store, keep=places).double().cpu()

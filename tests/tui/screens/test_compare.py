@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from pathlib import Path
 from typing import Any
 
@@ -364,3 +365,52 @@ async def test_what_cannot_be_compared_says_so() -> None:
         await pilot.press("space", "b")
         await until(pilot, lambda: "nothing to be" in screen_text(app))
         assert isinstance(app.screen, MainScreen)
+
+
+async def test_a_run_and_a_comparison_that_are_left_and_resumed_quickly_never_meet() -> None:
+    """Both threads may still be in a round when the other one is resumed."""
+    settings = Settings(batch_size=2, max_new_tokens=60, dtype="float32", threads=1)
+    entries = tuple(PromptEntry(text=text) for text in ("the river", "a cold stone", "old book"))
+    request = AppRequest(
+        pair=PairRequest(name="toy"), settings=settings, prompts=entries, chat=False
+    )
+    source = LiveSource(request)
+    app = BatchspecApp(Control(source, settings))
+    inside: list[int] = []
+    clashes: list[int] = []
+
+    def guard(model: Any) -> None:
+        forward = model.forward
+
+        def guarded(*given: Any, **named: Any) -> Any:
+            clashes.extend(inside)
+            inside.append(1)
+            time.sleep(0.02)  # as slow as a larger model
+            try:
+                return forward(*given, **named)
+            finally:
+                inside.pop()
+
+        model.forward = guarded
+
+    async with app.run_test(size=(140, 35)) as pilot:
+        await ready(pilot)
+        assert source._pair is not None
+        assert source._pair.draft is not None
+        guard(source._pair.target)
+        guard(source._pair.draft)
+        for _ in range(4):
+            await pilot.press("b")
+            await pilot.pause(0.3)
+        assert isinstance(app.screen, MainScreen)
+        compared = app.control.beside
+        assert compared is not None
+        compared.worker.run()  # whoever resumes what: now both run at once
+        app.control.worker.run()
+        done = len(compared.worker.history)
+        await until(pilot, lambda: app.control.timeline.last > 6, 30)
+        await until(pilot, lambda: len(compared.worker.history) > done, 30)
+        for control in (app.control, compared):
+            assert control.worker.state is not State.FAILED
+        assert app.control.stop(10.0)
+    assert not clashes

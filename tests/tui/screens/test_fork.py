@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from pathlib import Path
+from typing import Any
+
+import pytest
+from textual.pilot import Pilot
 
 import engine.pairs.load  # noqa: F401 - once, before the clock of a test runs
 from engine.config.settings import Settings
@@ -14,7 +19,9 @@ from tests.tui.app.test_replay import app_of, opened, pictures, said
 from tests.tui_app import make_app, ready, screen_text, until
 from tui.app.app import BatchspecApp
 from tui.cli.request import AppRequest
+from tui.screens.ask import ChooseScreen
 from tui.screens.compare import CompareScreen
+from tui.screens.faults import FaultScreen
 from tui.screens.fork import STAYS, ForkScreen
 from tui.screens.main import MainScreen
 from tui.session.compare import CompareControl
@@ -187,3 +194,94 @@ async def test_a_recorded_run_is_not_forked() -> None:
         await ready(pilot, 3)
         await pilot.press("F")
         await until(pilot, lambda: "cannot be forked" in screen_text(app))
+
+
+async def rounds(app: BatchspecApp, pilot: Pilot[Any], count: int) -> None:
+    """So many rounds more, by the key for one."""
+    for _ in range(count):
+        last = app.control.timeline.last
+        await pilot.press("n")
+        await until(pilot, lambda wanted=last + 1: app.control.timeline.last == wanted)  # type: ignore[misc]
+
+
+async def fault(app: BatchspecApp, pilot: Pilot[Any]) -> None:
+    """Switch the first fault of the list on, or off where it is on."""
+    await pilot.press("f")
+    await until(pilot, lambda: isinstance(app.screen, FaultScreen))
+    await pilot.press("enter")
+    await pilot.press("escape")
+    await until(pilot, lambda: isinstance(app.screen, MainScreen))
+
+
+async def go_back(app: BatchspecApp, pilot: Pilot[Any]) -> None:
+    """To where the rows stood after round 2, from the next round on."""
+    assert isinstance(app.screen, MainScreen)
+    app.screen.changes.go_back(2)
+    await until(pilot, lambda: len(app.control.timeline.changes) > 0)
+
+
+async def other_k(app: BatchspecApp, pilot: Pilot[Any]) -> None:
+    """Another K from the next round on."""
+    await pilot.press("left_square_bracket")
+
+
+async def fault_off(app: BatchspecApp, pilot: Pilot[Any]) -> None:
+    """A fault was on for five rounds, and is off from the next one on."""
+    await fault(app, pilot)
+    await rounds(app, pilot, 5)
+    await fault(app, pilot)
+
+
+async def fault_off_and_on_for_a_round(app: BatchspecApp, pilot: Pilot[Any]) -> None:
+    await fault_off(app, pilot)
+    await rounds(app, pilot, 1)
+
+
+def told(record: RoundRecord) -> list[tuple[object, ...]]:
+    """What a round did. A fault's tokens depend on what was left in the cache."""
+    rows = record.rows
+    return [(row.row, row.before, () if record.fault else row.committed) for row in rows]
+
+
+CHANGES = [go_back, other_k, fault, fault_off, fault_off_and_on_for_a_round]
+
+
+@pytest.mark.parametrize("number", [None, 4, 5])
+@pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+async def test_a_fork_at_any_round_of_a_run_that_was_changed(
+    change: Callable[[BatchspecApp, Pilot[Any]], Awaitable[None]], number: int | None
+) -> None:
+    """Before, at and after the change, which may be yet to come: under the same settings the
+    first round of both lanes is the same, and every round can be looked at."""
+    app = toy_app()
+    async with app.run_test(size=(140, 35), notifications=True) as pilot:
+        await ready(pilot)
+        app.playhead.animate = False
+        await rounds(app, pilot, 5)
+        await change(app, pilot)
+        here = app.control.timeline.last if number is None else number
+        if here > app.control.timeline.last:
+            await rounds(app, pilot, here - app.control.timeline.last)
+        if number is not None:
+            await pilot.press(*str(number), "g")
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, ChooseScreen))
+        await pilot.press("enter")
+        await until(pilot, lambda: isinstance(app.screen, ForkScreen))
+        fork = app.control.beside
+        assert isinstance(fork, ForkControl)
+        await until(pilot, lambda: not fork.reading and len(fork.comparison.lanes) == 2)
+        lanes = [fork.comparison.lanes[lane][0].timeline for lane in (0, 1)]
+        for step in (1, 2):
+            await pilot.press("n")
+            await until(pilot, lambda w=here + step: min(t.last for t in lanes) >= w, 30)  # type: ignore[misc]
+        first, second = (timeline.rounds[here] for timeline in lanes)
+        assert first.back == second.back
+        assert told(first) == told(second)
+        for place in (*range(1, here + 3), here):
+            await pilot.press(*str(place), "g")
+            await pilot.pause(0.01)
+        await pilot.press("F")
+        await until(pilot, lambda: isinstance(app.screen, MainScreen))
+    assert not app._exception
+    assert app.control.stop(5.0)

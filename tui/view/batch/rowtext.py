@@ -31,15 +31,15 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
     end = _end(look, track)
     room = max(1, width - cell_len(margin) - width_of(end) - 1)
     fresh = _fresh(look, track)
-    count = _length(look, track)
+    own = _own(look, track)
     parting = look.match.parted_at(row, look.number)
     if track.error:
         line.append((showable(track.error), "broken"))
         return crop(line, width)
     if parting is None:
-        line += _tail(timeline, track, 0, count, fresh, room, RIGHT, _fork(look, track))
+        line += _tail(timeline, own, 0, len(own), fresh, room, RIGHT, _fork(look, track))
     else:
-        line += _parted(look, timeline, track, count, fresh, room, parting)
+        line += _parted(look, track, own, fresh, room, parting)
     if end:
         return [*crop(line, width - width_of(end)), *end]
     return crop([*line, ("▌", "dim")], width)
@@ -48,6 +48,11 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
 def _length(look: LaneFrame, track: RowTrack) -> int:
     """New tokens of the row at this cursor."""
     return track.length_at(look.number) - track.prompt_length
+
+
+def _own(look: LaneFrame, track: RowTrack) -> list[int]:
+    """Those tokens. The row may have gone back since, and have others now."""
+    return track.tokens_at(look.number)[track.prompt_length : track.length_at(look.number)]
 
 
 def _fork(look: LaneFrame, track: RowTrack) -> int | None:
@@ -75,14 +80,14 @@ def _end(look: LaneFrame, track: RowTrack) -> Line:
 
 def _parted(
     look: LaneFrame,
-    timeline: Timeline,
     track: RowTrack,
-    count: int,
+    own: list[int],
     fresh: int,
     room: int,
     parting: Parting,
 ) -> Line:
     """Agreement, what was due, what came instead, and what came of that."""
+    timeline, count = look.frame.timeline, len(own)
     found = parting.divergence
     at = found.position
     sign: Line = []
@@ -97,14 +102,14 @@ def _parted(
         at += 1
     room -= width_of(sign)
     fork = _fork(look, track)
-    after = _tail(timeline, track, at, count, fresh, max(0, room), ASTRAY, fork)
+    after = _tail(timeline, own, at, count, fresh, max(0, room), ASTRAY, fork)
     rest = room - width_of(after)
-    whole = _size(timeline, track, at, count) <= room - CONTEXT
+    whole = _size(timeline, own, at, count) <= room - CONTEXT
     if not whole and room > CONTEXT + 8:
         cut = room - CONTEXT - 1
-        after = [(" ", "dim"), *_tail(timeline, track, at, count, fresh, cut, ASTRAY, fork)]
+        after = [(" ", "dim"), *_tail(timeline, own, at, count, fresh, cut, ASTRAY, fork)]
         rest = CONTEXT
-    before = _tail(timeline, track, 0, found.position, fresh, max(0, rest), RIGHT, fork)
+    before = _tail(timeline, own, 0, found.position, fresh, max(0, rest), RIGHT, fork)
     return [*before, *sign, *after]
 
 
@@ -114,18 +119,16 @@ def _due(look: LaneFrame, timeline: Timeline, token: int) -> str:
     return timeline.piece(token) if text is None else showable(text)
 
 
-def _size(timeline: Timeline, track: RowTrack, begin: int, end: int) -> int:
+def _size(timeline: Timeline, own: list[int], begin: int, end: int) -> int:
     """Cells of these tokens, as far as a line can hold."""
     if end - begin > 400:
         return 400
-    first = track.prompt_length
-    tokens = track.tokens[first + begin : first + end]
-    return sum(cell_len(timeline.piece(token)) for token in tokens)
+    return sum(cell_len(timeline.piece(token)) for token in own[begin:end])
 
 
 def _tail(
     timeline: Timeline,
-    track: RowTrack,
+    own: list[int],
     begin: int,
     end: int,
     fresh: int,
@@ -136,14 +139,17 @@ def _tail(
     """The last of the tokens `begin … end − 1` that fit; this round's in the second style.
 
     The sign of a fork stands before token `fork`, or behind the last one if that is to come.
+
+    Args:
+        own: the row's new tokens, as the round at the cursor saw them.
     """
     taken: Line = []
-    used, first = 0, track.prompt_length
+    used = 0
     if fork == end and room > 1:
         taken.append((FORK, "parked"))
         used += 1
     for place in range(end - 1, begin - 1, -1):
-        piece = timeline.piece(track.tokens[first + place])
+        piece = timeline.piece(own[place])
         if place == begin and begin == 0:
             piece = piece.removeprefix(" ")
         size = cell_len(piece)

@@ -82,8 +82,11 @@ class Comparison:
                 take.match.add(record)
 
     def _add_oracle(self, record: OracleRecord) -> None:
+        back = self.oracle.taken_back(record)
         rows = self.oracle.add(record)
         for takes in self.lanes.values():
+            for row, place in back.items():
+                takes[-1].match.measure_went_back(row, place)
             takes[-1].match.check(rows)
             if record.tolerance is not None:
                 takes[-1].match.judge_again()

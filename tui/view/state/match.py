@@ -53,6 +53,11 @@ class OracleBook:
         self.name = ""
         """Whose word it is, where not the oracle's own."""
 
+    def taken_back(self, record: OracleRecord) -> dict[int, int]:
+        """By row, the place from which on a record replaces what was said before."""
+        known = {row: len(track.output) for row, track in self.tracks.items()}
+        return {row.row: row.first for row in record.rows if row.first < known.get(row.row, 0)}
+
     def add(self, record: OracleRecord) -> list[int]:
         """Take in a record. Returns the rows that it tells of."""
         self.pieces.update(record.pieces)
@@ -115,6 +120,16 @@ class Match:
             return
         at = trail.rounds[place] if place < len(trail.rounds) else trail.last_round or 0
         self.partings[row] = Parting(at, divergence)
+
+    def measure_went_back(self, row: int, place: int) -> None:
+        """The oracle's answer is another one from this place on: compare it from there again.
+
+        Only the measure of a fork goes back, with the run whose tokens it is.
+        """
+        self._agreed[row] = min(place, self._agreed.get(row, 0))
+        parting = self.partings.get(row)
+        if parting is not None and parting.divergence.position >= place:
+            del self.partings[row]
 
     def judge_again(self) -> None:
         """The tolerance is measured: rounding is now told from what nothing explains."""
