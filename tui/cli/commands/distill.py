@@ -43,8 +43,8 @@ def parse_data(values: tuple[str, ...]) -> tuple[tuple[Path, float], ...]:
     "--eagle-layers",
     default="",
     metavar="LIST",
-    help="Make an EAGLE-style draft, which reads the target's hidden states: the layers whose outputs "
-    "it reads, such as 2,14,26 with --layers 27-29. It runs in this program alone.",
+    help="Make an EAGLE-style draft: the target's layers whose hidden states it reads, "
+    " such as 2,14,26 with --layers 27-29. It runs in this program alone.",
 )
 @click.option("--hours", required=True, type=click.FloatRange(min=0, min_open=True))
 @click.option("--out", required=True, type=click.Path(file_okay=False, path_type=Path))

@@ -82,7 +82,8 @@ def _history(look: CloseUp, origin: Origin) -> Line:
         return [*line, ("the draft's first wrong draft token, taken for the bonus", "broken")]
     rejected = offset < len(row.draft_token_ids)
     if rejected and method != "rollback" and origin.token == row.draft_token_ids[offset]:
-        words = f"draft token {offset + 1} of {len(row.draft_token_ids)}, rejected, and taken all the same"
+        of = len(row.draft_token_ids)
+        words = f"draft token {offset + 1} of {of}, rejected, and taken all the same"
         line.append((words, "broken"))
         return [*line, *_choice_words(row)]
     why = (
