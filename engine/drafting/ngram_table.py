@@ -18,7 +18,7 @@ from safetensors.numpy import load_file, save_file
 
 from engine.config.errors import UserError
 
-SCHEMA = "batchspec/n-grams/1"
+SCHEMA = "batchspec/phrases/1"
 
 LONGEST = 4
 """Tokens of the longest context."""

@@ -232,7 +232,7 @@ class _Decoder:
         if not OLDEST <= self._version < _version(SCHEMA):
             return self._today.decode(line)
         record = upgrade(msgspec.json.decode(line), self._version)
-        return msgspec.convert(record, Record)  # type: ignore[no-any-return]
+        return msgspec.convert(record, Record, str_keys=True)  # type: ignore[no-any-return]
 
 
 def _lines(file: BinaryIO, *, packed: bool) -> Iterator[bytes]:

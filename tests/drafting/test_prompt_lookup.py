@@ -11,7 +11,6 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 from safetensors.numpy import save_file
-from tui.cli.commands.ngrams import ngrams
 
 from engine.config.errors import UserError
 from engine.config.settings import CORRECT_METHODS, Sampling, Settings
@@ -22,6 +21,7 @@ from engine.records.schema import Prompt, Summary
 from engine.rounds.sequence import Sequence
 from engine.runs.run import Run
 from tests.tiny import mixed_prompts, prompts_of, tiny_pair
+from tui.cli.commands.ngram import ngram
 
 
 def row(*tokens: int) -> Sequence:
@@ -169,7 +169,7 @@ def test_the_command_makes_a_table(tmp_path: Path) -> None:
     tokens = np.array([1, 2, 3, 4, 1, 2, 3, 4], np.int32)
     save_file({"tokens": tokens, "offsets": np.array([0, 4, 8], np.int32)}, data)
     out = tmp_path / "own.ngram.safetensors"
-    result = CliRunner().invoke(ngrams, ["--data", str(data), "--out", str(out)])
+    result = CliRunner().invoke(ngram, ["--data", str(data), "--out", str(out)])
     assert result.exit_code == 0, result.output
     assert [token for token, _ in NgramTable.load(out, 40).follow([1], 3)] == [2, 3, 4]
 

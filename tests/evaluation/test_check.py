@@ -66,7 +66,7 @@ def checked(
 
 def decoded(pair: Pair, prompts: Sequence[Prompt], read: Read) -> list[list[int]]:
     """What an engine writes that feeds its rows in this way."""
-    probe = Probe(pair.target)
+    probe = Probe(pair.target, pair.lease)
     outputs = []
     for prompt in prompts:
         tokens = prompt.ids
@@ -184,7 +184,7 @@ def test_padding_that_is_attended_to(pair: Pair, prompts: tuple[Prompt, ...]) ->
 
 def test_a_prompt_that_is_padded_on_the_right(pair: Pair, prompts: tuple[Prompt, ...]) -> None:
     longest = max(len(prompt.ids) for prompt in prompts)
-    probe = Probe(pair.target)
+    probe = Probe(pair.target, pair.lease)
     outputs = []
     for prompt in prompts:
         length, padding = len(prompt.ids), longest - len(prompt.ids)

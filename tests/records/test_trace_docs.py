@@ -10,8 +10,8 @@ import msgspec
 import pytest
 
 from engine.evaluation.check.outputs import read_foreign
+from engine.records import schema as records
 from engine.records.schema import SCHEMA, Record, RoundRecord
-from engine.records.schema import schema as records
 from engine.records.trace import KINDS, read_trace
 from tests.places import ROOT
 from tests.tui_app import screen_text, until

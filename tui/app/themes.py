@@ -32,6 +32,9 @@ MEANINGS = (
     "ghost",
     "diverged",
 )
+OLD_MEANINGS = {"proposed": "drafted"}
+"""Names of the version before, which users' own themes may still have."""
+
 PHASES = ("prefill", "draft", "verify", "accept", "realign", "schedule")
 LINES = ("rule", "dim", "strong", "selected")
 
@@ -98,7 +101,10 @@ def parse_theme(name: str, text: str) -> Theme:
         _colours(name, _table(name, data, "lines"), LINES, "line"),
         **_colours(name, _table(name, data, "phases"), PHASES, "phase"),
     )
-    meanings = _table(name, data, "meanings")
+    meanings = dict(_table(name, data, "meanings"))
+    for old, current in OLD_MEANINGS.items():
+        if old in meanings:
+            meanings.setdefault(current, meanings[old])
     for meaning in MEANINGS:
         entry = _table(name, meanings, meaning)
         variables[f"meaning-{meaning}"] = _colour(name, entry, "ink", meaning)

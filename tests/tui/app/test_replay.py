@@ -210,7 +210,7 @@ def wrong_from(record: Record, number: int) -> Record:
 @pytest.mark.parametrize(
     ("content", "reason"),
     [
-        (b'{"type":"header","schema":"batchspec/trace/2","method":"x"}\n', "newer version"),
+        (b'{"type":"header","schema":"batchspec/trace/9","method":"x"}\n', "newer version"),
         (b"something else\n", "not a trace"),
         (b"", "empty"),
         (b'{"type":"header"', "cut off in its first line"),

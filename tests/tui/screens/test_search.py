@@ -12,7 +12,7 @@ from engine.records.schema import PairInfo, Prompt, RunHeader
 from engine.text.prompts import shipped_prompts
 from tests.synthetic import records
 from tests.tui_app import make_app, ready, screen_text, until
-from tui.app.app import clipboard
+from tui.app import clipboard
 from tui.screens.copying import copied
 from tui.screens.inspect import InspectScreen
 from tui.session.reproduce import command_line

@@ -113,7 +113,7 @@ def distill(**given: Any) -> int:
     settings = DistillSettings(
         target=given["target"],
         layers=given["layers"],
-        reads=given["reads"],
+        reads=given["eagle_layers"],
         hours=given["hours"],
         out=given["out"],
         data=data,
