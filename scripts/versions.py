@@ -38,10 +38,11 @@ def supported() -> tuple[str, str]:
 def engine_tests() -> list[str]:
     """All but those that drive a screen."""
     screen = re.compile(r"^(from|import) (tests\.tui_app|textual)\b", re.MULTILINE)
+    files = (one.relative_to(ROOT) for one in sorted((ROOT / "tests").rglob("test_*.py")))
     return [
-        str(one.relative_to(ROOT))
-        for one in sorted((ROOT / "tests").glob("test_*.py"))
-        if not one.name.startswith("test_tui_") and not screen.search(one.read_text("utf-8"))
+        str(one)
+        for one in files
+        if one.parts[1] != "tui" and not screen.search((ROOT / one).read_text("utf-8"))
     ]
 
 
@@ -64,7 +65,8 @@ def version_in(python: Path) -> str:
 
 def tested(python: Path, tests: list[str]) -> tuple[bool, str]:
     """Whether they pass, and pytest's last line."""
-    command = [str(python), "-m", "pytest", "-q", "-p", "no:cacheprovider", "--timeout=600", *tests]
+    options = ["-q", "-n", "auto", "-p", "no:cacheprovider", "--timeout=600"]
+    command = [str(python), "-m", "pytest", *options, *tests]
     environ = {**os.environ, "PYTHONPATH": str(ROOT)}
     last = ""
     with subprocess.Popen(

@@ -2,11 +2,24 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
 
 from engine.config.errors import UserError
+
+if "PYTEST_XDIST_WORKER" in os.environ:  # one of several processes, so one thread in each
+    os.environ["OMP_NUM_THREADS"] = "1"  # torch reads it when it is imported
+
+MOST_WORKERS = 8
+"""Each takes up to a gigabyte of memory."""
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_auto_num_workers() -> int:
+    """How many processes `-n auto` starts."""
+    return min(os.cpu_count() or 1, MOST_WORKERS)
 
 
 @pytest.fixture
