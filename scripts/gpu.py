@@ -32,7 +32,8 @@ from gpu_report import Line, Report, table
 from rich.console import Console
 
 import engine.runs.run
-from engine.config.settings import BROKEN_METHODS, CORRECT_METHODS, Settings
+from engine.config.methods import BROKEN_METHODS, CORRECT_METHODS
+from engine.config.settings import Settings
 from engine.evaluation.bench import Sample, measure
 from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import MethodVerdict, verify

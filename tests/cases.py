@@ -8,16 +8,16 @@ from typing import Any
 import pytest
 import torch
 
-from engine.config.settings import CORRECT_METHODS, Settings
+from engine.config.methods import CORRECT_METHODS, METHODS
+from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
-from engine.methods.table import METHODS
 from engine.pairs.load import Pair
 from engine.records.schema import Prompt, RoundRecord
 from engine.runs.run import Run
 from engine.text.tokenizer import Tokenizer
 from tests.tiny import Finished, mixed_prompts
 
-CORRECT = [name for name in CORRECT_METHODS if name in METHODS]
+CORRECT = list(CORRECT_METHODS)
 SPECULATIVE = [name for name in CORRECT if METHODS[name].drafts]
 every_method = pytest.mark.parametrize("method", CORRECT)
 every_speculative_method = pytest.mark.parametrize("method", SPECULATIVE)
@@ -66,7 +66,7 @@ def heard(
 ) -> tuple[dict[tuple[int, int], torch.Tensor], list[RoundRecord]]:
     """The logits at each row's last committed token, by (row, committed tokens); the rounds."""
     job = Run(pair, settings, prompts)
-    accept = job._loop.accept
+    accept = job.loop.accept
     original = accept.judge
     found: dict[tuple[int, int], torch.Tensor] = {}
 

@@ -8,15 +8,7 @@ import msgspec
 
 from engine.config.errors import UserError
 from engine.config.faults import FAULTS
-
-METHODS = ("autoregressive", "eqspec", "exspec", "slotspec", "rollback", "bsp", "dsd")
-"""Every method name of design.md §3, in the order in which they are listed."""
-
-CORRECT_METHODS = ("autoregressive", "eqspec", "exspec", "slotspec", "rollback")
-"""The methods that must equal the oracle."""
-
-BROKEN_METHODS = ("bsp", "dsd")
-"""The published baselines, reproduced with their faults."""
+from engine.config.methods import BROKEN_METHODS, check_method
 
 DEVICES = ("auto", "cpu", "cuda", "mps")
 DTYPES = ("auto", "float32", "bfloat16", "float16", "float64")
@@ -30,6 +22,9 @@ LIMITS = {
     "max_new_tokens": (0, 131072),
 }
 """Smallest and largest accepted value of each whole-number setting."""
+
+LARGEST_AUTO = 8
+"""The largest K that `--draft-tokens auto` considers."""
 
 
 class Sampling(msgspec.Struct, frozen=True, kw_only=True):
@@ -46,7 +41,7 @@ class Sampling(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Settings(msgspec.Struct, frozen=True, kw_only=True):
-    """The settings of one run (one lane). Field names are the options' names in cli.md."""
+    """The settings of one run (one lane). Field names are the options' names."""
 
     method: str = "eqspec"
     batch_size: int = 4
@@ -79,8 +74,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         Raises:
             UserError: one line that names the option, the value and what is allowed.
         """
-        if self.method not in METHODS:
-            raise UserError(f"unknown method '{self.method}'; choose one of {', '.join(METHODS)}")
+        check_method(self.method)
         for name, (low, high) in LIMITS.items():
             value = getattr(self, name)
             if name == "draft_tokens" and value == "auto":
@@ -126,6 +120,11 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
             raise UserError("--force-accept stands in for greedy comparison: use --temperature 0")
         if self.fault:
             raise UserError("the fault lab compares with the target's own text: no --force-accept")
+
+    @property
+    def largest_draft_tokens(self) -> int:
+        """The largest K that these settings allow."""
+        return LARGEST_AUTO if self.draft_tokens == "auto" else self.draft_tokens
 
     @property
     def warning(self) -> str:

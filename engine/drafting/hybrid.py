@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.drafting.auto_k.adaptive import LARGEST
+from engine.config.settings import LARGEST_AUTO
 from engine.drafting.auto_k.price import LEAST
 from engine.drafting.prompt_lookup import LONGEST, Found, NgramDraft, SuffixIndex
 from engine.rounds.draft_model import DraftTokens, ModelDraft
@@ -60,7 +60,7 @@ class HybridDraft:
         self._asked = draft_tokens
         # under `auto`, K is what the model's forwards are worth; text costs none
         free = self._text.costs is not None
-        return self._text.limit(row, LARGEST if free else draft_tokens)
+        return self._text.limit(row, LARGEST_AUTO if free else draft_tokens)
 
     def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         # what is given by hand is put into the model's mouth

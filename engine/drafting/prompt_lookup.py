@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 import torch
 
-from engine.drafting.auto_k.adaptive import LARGEST
+from engine.config.settings import LARGEST_AUTO
 from engine.drafting.auto_k.confidence import Confidence
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.auto_k.price import FREE, LEAST, depths
@@ -160,8 +160,8 @@ class Chance:
     """
 
     def __init__(self, first: float, more: float, weight: float = 10.0) -> None:
-        self._hits = weight * np.array([first, *[more] * (LARGEST - 1)])
-        self._trials = np.full(LARGEST, weight)
+        self._hits = weight * np.array([first, *[more] * (LARGEST_AUTO - 1)])
+        self._trials = np.full(LARGEST_AUTO, weight)
 
     def joint(self, count: int) -> list[float]:
         """Chances that the first draft token, the first two, … of `count` are all accepted."""
@@ -176,7 +176,7 @@ class Chance:
 
 def _depths(count: int) -> np.ndarray[tuple[int, ...], np.dtype[np.int64]]:
     """Where the first `count` draft tokens are counted: all of the deepest together."""
-    return np.minimum(np.arange(count), LARGEST - 1)
+    return np.minimum(np.arange(count), LARGEST_AUTO - 1)
 
 
 class SuffixIndex:

@@ -18,8 +18,8 @@ import msgspec
 import psutil
 import torch
 
+from engine.config.methods import check_method
 from engine.config.settings import Settings
-from engine.methods.table import method_named
 from engine.pairs.environment import describe
 from engine.records.schema import PairInfo, Phases, Prompt, RoundRecord
 from engine.runs.run import Run
@@ -157,7 +157,7 @@ def _cases(settings: Settings, methods: Sequence[str], size: int) -> list[_Case]
         slots = msgspec.structs.replace(plain, method=CONTINUOUS)
         cases.append(_Case(method=BASELINE, settings=slots))
     for name in methods:
-        method_named(name)
+        check_method(name)
         if name != BASELINE:
             one = msgspec.structs.replace(sized, method=name).check()
             cases.append(_Case(method=name, settings=one))
@@ -192,7 +192,7 @@ def measure(pair: Pair, settings: Settings, prompts: Sequence[Prompt]) -> Sample
 def _inside(pair: Pair, run: Run) -> Iterator[list[float]]:
     """Collect the seconds of every forward pass of both models, and of every prefill."""
     seconds: list[float] = []
-    layout = run._loop.layout
+    layout = run.loop.layout
     models = [model for model in (pair.target, pair.draft) if model is not None]
 
     def timed(call: Callable[..., Result]) -> Callable[..., Result]:

@@ -23,16 +23,15 @@ from torch import Tensor
 from engine.config.errors import UserError
 from engine.config.settings import Settings
 from engine.evaluation.divergence import Answer
-from engine.methods.table import method_named
 from engine.records.schema import Prompt
-from engine.rounds.acceptance import Lossless, Verdict
+from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens, NoDraft
 from engine.rounds.layout import Layout
 from engine.rounds.packed_logits import Logits
 from engine.rounds.round import Loop
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
-from engine.runs.run import build_loop, new_row, widest
+from engine.runs.run import build_loop, new_row
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -125,8 +124,8 @@ class Oracle:
         shape = _shape(prompts, settings, self.pair.target.context)
         key = _key(prompt, settings, shape)
         if key not in self._kept:
-            loop, (row,) = self._alone([prompt], settings, shape)
-            loop.accept = watch = _Watch()
+            watch = _Watch()
+            loop, (row,) = self._alone([prompt], settings, shape, watch)
             while row.running and loop.step() is not None:
                 yield watch.so_far(row)
             self._kept[key] = watch.kept(row)
@@ -142,7 +141,7 @@ class Oracle:
         shape = _shape(prompts, settings, self.pair.target.context)
         list(self.answers(prompts, settings))
         keys = tuple(_key(prompt, settings, shape) for prompt in prompts)
-        at = (keys, settings.batch_size, widest(settings))
+        at = (keys, settings.batch_size, settings.largest_draft_tokens)
         if at not in self._noise:
             kept = {
                 prompt.index: self._kept[key] for prompt, key in zip(prompts, keys, strict=True)
@@ -162,9 +161,8 @@ class Oracle:
     ) -> Iterator[int]:
         """Decode the prompts and keep each answer when it is ready; yields after every
         step, with the number of tokens that it made."""
-        loop, rows = self._alone(prompts, settings, shape)
         watch = _Watch()
-        loop.accept = watch
+        loop, rows = self._alone(prompts, settings, shape, watch)
         running = list(rows)
         while running:
             for row in [row for row in running if not row.running]:
@@ -174,7 +172,7 @@ class Oracle:
             yield len(record.rows) if record is not None else 0
 
     def _alone(
-        self, prompts: list[Prompt], settings: Settings, shape: Shape | None
+        self, prompts: list[Prompt], settings: Settings, shape: Shape | None, watch: _Watch
     ) -> tuple[Loop, list[Sequence]]:
         """The loop that decodes each row alone, one after the other.
 
@@ -185,10 +183,9 @@ class Oracle:
         chosen = msgspec.structs.replace(settings, method="autoregressive", fault="", audit=False)
         if shape is None:
             chosen = msgspec.structs.replace(chosen, batch_size=1, draft_tokens=0)
-        method = method_named("autoregressive", strict=settings.strict)
-        rows = [new_row(method, self.pair, chosen, prompt) for prompt in prompts]
+        rows = [new_row(self.pair, chosen, prompt) for prompt in prompts]
         columns = None if shape is None else shape.columns
-        return build_loop(method, self.pair, chosen, rows, columns=columns), rows
+        return build_loop(self.pair, chosen, rows, columns=columns, accept=watch), rows
 
     def _recite(
         self,
@@ -200,28 +197,29 @@ class Oracle:
     ) -> float:
         """Write the oracle's answers in a method's shape; the largest logit difference."""
         reciting = msgspec.structs.replace(
-            settings, method=name, draft_tokens=widest(settings), fault="", audit=False
+            settings, method=name, draft_tokens=settings.largest_draft_tokens, fault="", audit=False
         )
-        method = method_named(name, strict=settings.strict)
         no_model = replace(self.pair, draft=None)
         rows = []
         for prompt in prompts:
             budget = len(kept[prompt.index].answer.output_ids)
             one = msgspec.structs.replace(reciting, max_new_tokens=budget)
-            rows.append(new_row(method, no_model, one, prompt))
+            rows.append(new_row(no_model, one, prompt))
         columns = None if shape is None else shape.columns
-        loop = build_loop(method, no_model, reciting, rows, columns=columns)
         recital = _Recital(kept)
-        loop.drafter = loop.accept = recital
+        loop = build_loop(
+            no_model, reciting, rows, columns=columns, accept=recital, drafter=recital
+        )
         for _ in loop.rounds():
             pass
         return recital.largest
 
 
-class _Watch(Lossless):
+class _Watch(Acceptance):
     """Greedy choice that remembers the best logits at each place of each row."""
 
     def __init__(self) -> None:
+        super().__init__()
         self._best: dict[int, list[tuple[Tensor, Tensor]]] = defaultdict(list)
 
     def judge(
@@ -258,10 +256,11 @@ class _Watch(Lossless):
         return _Kept(answer, tokens, logits)
 
 
-class _Recital(NoDraft, Lossless):
+class _Recital(NoDraft, Acceptance):
     """Drafts what the oracle answered, accepts all of it, and compares the logits."""
 
     def __init__(self, kept: dict[int, _Kept]) -> None:
+        super().__init__()
         self.kept = kept
         self.largest = 0.0
 
@@ -298,7 +297,7 @@ def _shape(prompts: Iterable[Prompt], settings: Settings, context: int) -> Shape
         return None
     longest = max((len(prompt.ids) for prompt in prompts), default=0)
     columns = min(longest + settings.max_new_tokens, context)
-    return Shape(settings.batch_size, widest(settings), columns)
+    return Shape(settings.batch_size, settings.largest_draft_tokens, columns)
 
 
 def _key(prompt: Prompt, settings: Settings, shape: Shape | None) -> _Key:

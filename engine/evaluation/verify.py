@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from engine.config.errors import UserError
-from engine.config.settings import BROKEN_METHODS, CORRECT_METHODS, Settings
+from engine.config.methods import BROKEN_METHODS, CORRECT_METHODS, METHODS, check_method
+from engine.config.settings import Settings
 from engine.evaluation.divergence import (
     Answer,
     Divergence,
@@ -20,7 +21,6 @@ from engine.evaluation.divergence import (
     trails_of,
 )
 from engine.evaluation.oracle import Oracle
-from engine.methods.table import METHODS, method_named
 from engine.records.schema import PairInfo, Prompt, RoundRecord, RowSummary, RunHeader
 from engine.runs.run import Run
 
@@ -73,7 +73,7 @@ class Verification(msgspec.Struct, frozen=True, kw_only=True):
 
 def runnable_methods() -> tuple[str, ...]:
     """The correct methods that speculate, in the order in which they are listed."""
-    return tuple(name for name in CORRECT_METHODS if name in METHODS and METHODS[name].drafts)
+    return tuple(name for name in CORRECT_METHODS if METHODS[name].drafts)
 
 
 def verify(
@@ -99,7 +99,7 @@ def verify(
     if settings.warning:
         raise UserError(f"nothing can be verified: {settings.warning}")
     for name in methods:
-        method_named(name)
+        check_method(name)
     oracle = oracle or Oracle(pair)
     began = time.perf_counter()
     count = max(len(prompts), 1)

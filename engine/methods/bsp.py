@@ -12,15 +12,19 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.config.errors import UserError
 from engine.methods.hf_defaults import causal, default_positions
+from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import EMPTY, LedgerArray, Write
-from engine.records.schema import Span
+from engine.records.schema import Prompt, Span
 from engine.rounds.draft_model import DraftTokens, ModelDraft
-from engine.rounds.layout import Layout, MaskArray, Settled, Side
+from engine.rounds.layout import Layout, Plan, Synchronised
 from engine.rounds.ledger_spans import ledger_spans
+from engine.rounds.method import Method
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray, Side
 
 GROWTH = 64
 """Columns by which the grid grows when it is full."""
@@ -42,6 +46,11 @@ class Holes(Layout):
     """
 
     rectangular = False
+
+    def __init__(self, target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> None:
+        if draft is None and plan.draft_tokens:
+            raise UserError("bsp needs a draft model")
+        super().__init__(target, draft, plan)
 
     def admit(self, rows: list[Sequence]) -> None:
         assert not self.rows, "a batch is run to its end before the next one begins"
@@ -91,9 +100,7 @@ class Holes(Layout):
             start = self.width + 1 + offset
             mask = self._mask(start + ids.shape[1])
             logits = self._run(side, block, mask, start, keep=keep, ahead=offset >= 0)
-        assert side.last is not None
-        positions, attended, columns = side.last
-        side.last = (positions[places], attended[places], columns[places])
+        side.narrow(places)
         return logits[places]
 
     def _run(
@@ -136,16 +143,15 @@ class Holes(Layout):
             mask[place, self.columns[row.index]] = True
         return mask
 
-    def settle(self) -> Settled:
+    def synchronise(self) -> Synchronised:
         for side in self.sides:
             side.stamp()
-        assert self.target.last is not None
         for row in self.rows:
             known = self.columns[row.index]
             new = self._newest(row) + np.arange(row.length - 1 - len(known))
             self.columns[row.index] = np.concatenate([known, new])
         if not self.fresh:
-            self.width += self.target.last[0].shape[1]
+            self.width += self.target.last.positions.shape[1]
         self.fresh = False
         self._end_at_context()
         self.rows = [row for row in self.rows if row.running]
@@ -154,7 +160,7 @@ class Holes(Layout):
                 reached = int(np.searchsorted(self.columns[row.index], self.drafted))
                 self.draft.valid[row.index] = reached
         self._make_room()
-        return Settled({row.index: 0 for row in self.rows})
+        return Synchronised({row.index: 0 for row in self.rows})
 
     def _end_at_context(self) -> None:
         """Column numbers are positions: the batch ends where the model has no more."""
@@ -250,3 +256,25 @@ class HolesDraft(ModelDraft):
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         pass  # the layout counts what the draft has, column by column
+
+
+class EndlessRow(Sequence):
+    """A row whose eos ends nothing: an eos id is a token like any other, up to the budget.
+
+    The published code cuts at eos when it compares, not when it decodes, so what follows
+    is no fault of the batch (I5); whoever compares may cut as well.
+    """
+
+    def __init__(
+        self,
+        prompt: Prompt,
+        *,
+        budget: int,
+        context: int,
+        eos_ids: frozenset[int],
+        pad_id: int = 0,
+    ) -> None:
+        super().__init__(prompt, budget=budget, context=context, eos_ids=frozenset(), pad_id=pad_id)
+
+
+METHOD = Method(layout=Holes, drafter=HolesDraft, row=EndlessRow)

@@ -14,22 +14,32 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from engine.config.errors import UserError
+from engine.methods.bsp import EndlessRow
 from engine.methods.hf_defaults import causal, counted_positions, default_positions, inferred_mask
+from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import LedgerArray, Write
 from engine.records.schema import Span
-from engine.rounds.acceptance import Lossless, Verdict
+from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens, ModelDraft
-from engine.rounds.layout import Layout, MaskArray, Settled, Side
+from engine.rounds.layout import Layout, Plan, Synchronised
+from engine.rounds.method import Method
 from engine.rounds.packed_logits import Logits
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray, Side
 
 
 class PilingPadding(Layout):
     """A left-padded rectangle that only grows, and is read from scratch in every round."""
 
     keeps_cache = False
+
+    def __init__(self, target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> None:
+        if draft is None:
+            raise UserError("dsd needs a draft model, and --draft-tokens of at least 1")
+        super().__init__(target, draft, plan)
 
     def admit(self, rows: list[Sequence]) -> None:
         assert not self.rows, "a batch is run to its end before the next one begins"
@@ -84,9 +94,7 @@ class PilingPadding(Layout):
         mask = np.ones((rows, width), bool)
         positions = default_positions(side.model, 0, width, mask)
         logits = self._run(side, ids, mask, positions, 0, keep=tokens)
-        assert side.last is not None
-        fed, attended, columns = side.last
-        side.last = (fed[:, -tokens:], attended[:, :, -tokens:], columns[:, -tokens:])
+        side.narrow(slice(None), slice(-tokens, None))
         return logits
 
     def _run(
@@ -109,7 +117,7 @@ class PilingPadding(Layout):
         feed = Feed(ids, at, full, write, ahead=ahead, columnwise=True)
         return side.run(feed, cells=cells, keep=keep)
 
-    def settle(self) -> Settled:
+    def synchronise(self) -> Synchronised:
         for side in self.sides:
             side.stamp()
         new_length = max(self.paddings[row.index] + row.length for row in self.rows)
@@ -122,7 +130,7 @@ class PilingPadding(Layout):
             self._stop("context")
         self.rows = [row for row in self.rows if row.running]
         self._forget()
-        return Settled({row.index: deltas[row.index] for row in self.rows})
+        return Synchronised({row.index: deltas[row.index] for row in self.rows})
 
     def _length_of(self, row: Sequence) -> int:
         return self.paddings[row.index] + row.length
@@ -201,7 +209,7 @@ class GenerateDraft(ModelDraft):
         pass  # no cache is kept
 
 
-class FirstWrong(Lossless):
+class FirstWrong(Acceptance):
     """The accepted prefix and the draft's first wrong token, in place of the bonus."""
 
     def judge(
@@ -213,3 +221,19 @@ class FirstWrong(Lossless):
 
 def _token_at(drafted: tuple[int, ...], place: int) -> int | None:
     return drafted[place] if place < len(drafted) else None
+
+
+class PadSeekingRow(EndlessRow):
+    """A row whose output is found by looking for the pad id.
+
+    It begins its prompt's length after the first token that is not the pad id. A prompt
+    that begins with the pad id loses as many tokens of its output.
+    """
+
+    @property
+    def output(self) -> list[int]:
+        leading = int((self.tokens != self.pad_id).argmax()) if self.length else 0
+        return [int(token) for token in self.tokens[self.prompt_length + leading :]]
+
+
+METHOD = Method(layout=PilingPadding, drafter=GenerateDraft, accept=FirstWrong, row=PadSeekingRow)

@@ -14,8 +14,10 @@ from torch import Tensor
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray, Write
 from engine.records.schema import Span
-from engine.rounds.layout import Layout, MaskArray, Settled, Side
+from engine.rounds.layout import Layout, Synchronised
+from engine.rounds.method import Method
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray, Side
 
 SLACK = 16
 """Spare columns, so that the grid is not laid out anew for every token."""
@@ -81,14 +83,14 @@ class Rectangle(Layout):
         paddings = np.array([self.paddings[row.index] for row in self.rows])
         return np.arange(start + ids.shape[1]) >= paddings[:, None]
 
-    def settle(self) -> Settled:
+    def synchronise(self) -> Synchronised:
         old_places = {row.index: place for place, row in enumerate(self.rows)}
         staying = [row for row in self.rows if row.running]
         for side in self.sides:
             side.stamp()
         if not staying:
             self.rows = []
-            return Settled({})
+            return Synchronised({})
         new_length = max(row.length for row in staying)
         new_paddings = {row.index: new_length - row.length for row in staying}
         deltas = {i: new_paddings[i] - self.paddings[i] for i in new_paddings}
@@ -105,7 +107,7 @@ class Rectangle(Layout):
                 source[place, new] = old_places[row.index] * side.store.columns + old
             moved += side.store.regrid(source)
         self.rows, self.paddings, self._length = staying, new_paddings, new_length
-        return Settled(deltas, moved)
+        return Synchronised(deltas, moved)
 
     def moved(self, side: Side, row: Sequence, delta: int) -> tuple[LedgerArray, LedgerArray]:
         """Unpad and repad: the columns of a row's valid K/V, and the columns they move to."""
@@ -141,3 +143,6 @@ class Rectangle(Layout):
         if not padding:
             return (content,)
         return (Span(kind="pad", length=padding), content)
+
+
+METHOD = Method(layout=Rectangle)

@@ -14,16 +14,16 @@ import numpy as np
 from torch import Tensor
 
 from engine.methods.eqspec import SLACK, Rectangle
-from engine.models.causal_lm import LanguageModel
 from engine.models.kv_cache import EMPTY, LedgerArray
 from engine.records.schema import Span
-from engine.rounds.acceptance import Lossless, Verdict
+from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens
-from engine.rounds.layout import Layout, MaskArray, Settled, Side
+from engine.rounds.layout import Synchronised
 from engine.rounds.ledger_spans import ledger_spans
 from engine.rounds.packed_logits import Logits
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray, Side
 
 
 class LedgerRectangle(Rectangle):
@@ -45,9 +45,8 @@ class LedgerRectangle(Rectangle):
         return self.place(row) * side.store.columns + self.columns_of(row)[:count]
 
     def fed_spans(self, row: Sequence, drafted: tuple[int, ...]) -> tuple[Span, ...]:
-        assert self.target.last is not None
         width = self.length() + len(drafted)
-        attended = self.target.last[1][self.place(row), 0, len(drafted), :width]
+        attended = self.target.last.masks[self.place(row), 0, len(drafted), :width]
         return self._spans(row, attended, cached=True)
 
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
@@ -82,12 +81,12 @@ class UnmovedCache(LedgerRectangle):
         here = old[old < self.paddings[row.index] + delta + row.length + self.room]
         return here, here
 
-    def settle(self) -> Settled:
+    def synchronise(self) -> Synchronised:
         rows = len(self.rows)
-        settled = super().settle()
+        done = super().synchronise()
         # Cells that stay in their columns are not moved; those of a later place are, when
         # a row has left.
-        return replace(settled, moved_bytes=0) if len(self.rows) == rows else settled
+        return replace(done, moved_bytes=0) if len(self.rows) == rows else done
 
 
 class CausalMask(LedgerRectangle):
@@ -137,10 +136,9 @@ class UncutCache(LedgerRectangle):
     def stale(self, row: Sequence) -> int:
         return self.length() - self.paddings[row.index] - row.length
 
-    def settle(self) -> Settled:
+    def synchronise(self) -> Synchronised:
         for side in self.sides:
             side.stamp()
-        assert self.target.last is not None
         for row in self.rows:
             known = self.own[row.index]
             newest = self.length() - 1 - self.paddings[row.index]
@@ -150,9 +148,9 @@ class UncutCache(LedgerRectangle):
         staying = [self.rows[place] for place in places]
         if not staying:
             self.rows = []
-            return Settled({})
+            return Synchronised({})
         shift = min(self.paddings[row.index] for row in staying)
-        filled = self.length() - 1 + self.target.last[0].shape[1]
+        filled = self.length() - 1 + self.target.last.positions.shape[1]
         moved = 0
         for side in self.sides:
             columns = filled + 1 - shift + self.room + SLACK
@@ -166,10 +164,10 @@ class UncutCache(LedgerRectangle):
         self.paddings = {row.index: self.paddings[row.index] - shift for row in staying}
         for row in staying:  # whatever lies there counts as the row's own
             self.target.valid[row.index] = self._length - 1 - self.paddings[row.index]
-        return Settled({row.index: -shift for row in staying}, moved)
+        return Synchronised({row.index: -shift for row in staying}, moved)
 
 
-class DraftBonus(Lossless):
+class DraftBonus(Acceptance):
     """bonus-from-draft: the rejected draft token is committed after all."""
 
     def judge(
@@ -201,20 +199,13 @@ class LastTokenRow(Sequence):
         return len(block) - 1 if block and block[-1] in self.eos_ids else None
 
 
-def _rectangle(kind: type[Rectangle]) -> Any:
-    def make(target: LanguageModel, draft: LanguageModel | None, plan: Any) -> Layout:
-        return kind(target, draft, room=plan.room, strict=plan.strict)
-
-    return make
-
-
 SEAMS: dict[str, dict[str, Any]] = {
-    "positions-not-rebuilt": {"layout": _rectangle(ColumnPositions)},
-    "kv-not-realigned": {"layout": _rectangle(UnmovedCache)},
-    "padding-not-masked": {"layout": _rectangle(CausalMask)},
-    "rejected-kv-kept": {"layout": _rectangle(UncutCache)},
+    "positions-not-rebuilt": {"layout": ColumnPositions},
+    "kv-not-realigned": {"layout": UnmovedCache},
+    "padding-not-masked": {"layout": CausalMask},
+    "rejected-kv-kept": {"layout": UncutCache},
     "bonus-from-draft": {"accept": DraftBonus},
-    "pad-by-token-id": {"layout": _rectangle(PadIdMask)},
+    "pad-by-token-id": {"layout": PadIdMask},
     "finished-rows-kept": {"row": LingeringRow},
     "eos-ignored": {"row": LastTokenRow},
 }

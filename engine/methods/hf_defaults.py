@@ -10,7 +10,7 @@ import numpy as np
 
 from engine.models.causal_lm import LanguageModel
 from engine.models.kv_cache import LedgerArray
-from engine.rounds.layout import MaskArray
+from engine.rounds.side import MaskArray
 
 
 def default_positions(

@@ -18,41 +18,28 @@ from engine.models.cuda_graphs import FixedShapes
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import LedgerArray, Write
 from engine.records.schema import Span
-from engine.rounds.layout import Layout, Settled, Side, trailing_spans
+from engine.rounds.layout import Layout, Plan, Synchronised, trailing_spans
+from engine.rounds.method import Method
 from engine.rounds.prefill import prefill
+from engine.rounds.schedule import Continuous
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import Side
 
 
 class Slots(Layout):
-    """Left-aligned slots in one preallocated cache.
-
-    Args:
-        slots: B, the number of slots.
-        columns: the longest that any row of the run may become, plus the block.
-        graphs: whether forwards have a few fixed shapes, recorded on CUDA
-        (`engine.models.cuda_graphs`).
-    """
+    """B left-aligned slots in one preallocated cache, each as long as the longest row of the
+    run may become, plus the block."""
 
     rectangular = False
 
-    def __init__(
-        self,
-        target: LanguageModel,
-        draft: LanguageModel | None,
-        *,
-        room: int,
-        slots: int,
-        columns: int,
-        strict: bool = False,
-        graphs: bool = False,
-    ) -> None:
-        super().__init__(target, draft, room=room, strict=strict)
-        self.slots = slots
+    def __init__(self, target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> None:
+        super().__init__(target, draft, plan)
+        self.slots = plan.batch_size
         # the last column is nobody's: cells before a row's beginning are written there
-        self.columns = columns + room + 1
+        self.columns = plan.columns + self.room + 1
         for side in self.sides:
-            side.store.clear(slots, self.columns)
-        if graphs:
+            side.store.clear(self.slots, self.columns)
+        if plan.graphs:
             self._fix_shapes()
 
     def _fix_shapes(self) -> None:
@@ -158,10 +145,13 @@ class Slots(Layout):
             self._run(self.target, torch.from_numpy(ids).to(device), columns, counts)
             self.target.stamp()
 
-    def settle(self) -> Settled:
+    def realigns(self, rows: list[Sequence]) -> bool:
+        return False
+
+    def synchronise(self) -> Synchronised:
         for side in self.sides:
             side.stamp()
-        return Settled({row.index: 0 for row in self.rows})
+        return Synchronised({row.index: 0 for row in self.rows})
 
     def compact(self) -> int:
         """Free the slots of rows that ended: the last live row moves into the hole."""
@@ -214,3 +204,6 @@ class Slots(Layout):
 
     def _tail(self, row: Sequence, start: int) -> tuple[Span, ...]:
         return trailing_spans(self.target.store.ids[self.place(row), :-1], start)
+
+
+METHOD = Method(layout=Slots, schedule=Continuous)

@@ -1,4 +1,4 @@
-"""The five invariants of design.md §2, checked after every round.
+"""The five invariants of correct output, checked after every round.
 
 The checks read the cache's ledger, which the forwards write: which token was written
 to which cell, at which position. A method that breaks its batch breaks it there too.
@@ -11,9 +11,10 @@ import numpy as np
 from engine.config.counted import counted
 from engine.models.kv_cache import EMPTY, LedgerArray
 from engine.records.schema import Violation
-from engine.rounds.acceptance import Lossless, Verdict
-from engine.rounds.layout import Layout, MaskArray, Side
+from engine.rounds.acceptance import Acceptance, Verdict
+from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray, Side
 
 CHECKED = ("I1", "I2", "I3", "I4", "I5")
 
@@ -21,10 +22,10 @@ Found = list[tuple[str, int | None, str]]
 """Invariant, row (None: the batch) and what is wrong."""
 
 
-def checked(layout: Layout, accept: Lossless) -> tuple[str, ...]:
+def checked(layout: Layout, accept: Acceptance) -> tuple[str, ...]:
     """The invariants that can be checked: without a cache there is no I3, and no I5 where
-    acceptance is forced."""
-    held = {"I3": layout.keeps_cache, "I5": accept.lossless}
+    acceptance is synthetic."""
+    held = {"I3": layout.keeps_cache, "I5": not accept.synthetic}
     return tuple(name for name in CHECKED if held.get(name, True))
 
 
@@ -34,34 +35,32 @@ class Invariants:
     def __init__(self) -> None:
         self._since: dict[tuple[str, int | None], int] = {}
 
-    def before_settle(self, layout: Layout, rows: list[Sequence], verdicts: list[Verdict]) -> Found:
+    def before_commit(self, layout: Layout, rows: list[Sequence], verdicts: list[Verdict]) -> Found:
         """I4 and I5, on what the target read in this round.
 
         Call before the commit: a row's tokens are those that it had when it was fed.
         """
         found = rectangle_faults(layout, rows) if layout.aligned else []
-        side = layout.target
-        assert side.last is not None
-        positions, masks, columns = side.last
-        window = side.model.windows.size
+        fed = layout.target.last
+        window = layout.target.model.windows.size
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True)):
             if not verdict.finite:
                 continue
-            block = columns[place, : len(verdict.draft_token_ids) + 1]
+            block = fed.columns[place, : len(verdict.draft_token_ids) + 1]
             own = np.concatenate([layout.read_columns(row, row.length - 1), block])
-            message = mask_fault(masks[place], own, len(block), window)
+            message = mask_fault(fed.masks[place], own, len(block), window)
             if message:
                 found.append(("I4", row.index, message))
             expected = row.length - 1 + np.arange(len(verdict.draft_token_ids) + 1)
-            fed = positions[place, : len(expected)]
-            if not np.array_equal(fed, expected):
-                found.append(("I2", row.index, _position_fault(fed, expected)))
+            positions = fed.positions[place, : len(expected)]
+            if not np.array_equal(positions, expected):
+                found.append(("I2", row.index, _position_fault(positions, expected)))
             message = choice_fault(verdict)
             if message:
                 found.append(("I5", row.index, message))
         return found
 
-    def after_settle(self, layout: Layout, rows: list[Sequence]) -> Found:
+    def after_synchronise(self, layout: Layout, rows: list[Sequence]) -> Found:
         """I1, I2 and I3 on the synchronised state, and the ends of I5.
 
         Args:

@@ -9,12 +9,13 @@ import numpy as np
 from engine.models.windows import mark_hidden
 from engine.records.schema import RowRound, Span
 from engine.rounds.acceptance import Verdict
-from engine.rounds.layout import Layout, MaskArray, Settled
+from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import MaskArray
 
 
 @dataclass(frozen=True)
-class Fed:
+class RowAsRead:
     """A row as it stood when the target read it: noted before the commit.
 
     Attributes:
@@ -34,18 +35,17 @@ class Fed:
     why: str
 
 
-def note_fed(
+def rows_as_read(
     layout: Layout, rows: list[Sequence], verdicts: list[Verdict], why: dict[int, str]
-) -> list[Fed]:
+) -> list[RowAsRead]:
     """What the target read, row by row."""
-    assert layout.target.last is not None
-    positions, masks, _ = layout.target.last
+    fed = layout.target.last
     return [
-        Fed(
+        RowAsRead(
             place=layout.place(row),
             before=row.length,
-            positions=tuple(positions[place, : len(verdict.draft_token_ids) + 1].tolist()),
-            spans=_fed_spans(layout, row, verdict, masks[place]),
+            positions=tuple(fed.positions[place, : len(verdict.draft_token_ids) + 1].tolist()),
+            spans=_fed_spans(layout, row, verdict, fed.masks[place]),
             waited=row.waited,
             why=why.get(row.index, ""),
         )
@@ -86,34 +86,34 @@ def row_record(
     layout: Layout,
     row: Sequence,
     verdict: Verdict,
-    fed: Fed,
+    read: RowAsRead,
     committed: list[int],
-    settled: Settled,
+    done: Synchronised,
 ) -> RowRound:
-    """One row's part of a round record. Call when the layout has settled."""
+    """One row's part of a round record. Call after synchronisation."""
     stays = row in layout.rows
     kept = (Span(kind="content", length=row.length, position=0, attended=True),)
     draft = layout.draft
     return RowRound(
         row=row.index,
-        place=fed.place,
+        place=read.place,
         draft_token_ids=verdict.draft_token_ids,
         accepted=verdict.accepted,
         bonus=verdict.bonus if len(committed) > verdict.accepted else None,
         committed=tuple(committed),
-        before=fed.before,
+        before=read.before,
         content=row.length,
         padding=layout.padding(row) if stays else 0,
-        delta=settled.deltas.get(row.index, 0),
+        delta=done.deltas.get(row.index, 0),
         kv_length=layout.target.valid[row.index] if stays else row.length - 1,
         draft_kv_length=draft.valid[row.index] if stays and draft else 0,
-        positions=fed.positions,
-        fed=fed.spans,
+        positions=read.positions,
+        fed=read.spans,
         kept=_kept_spans(layout, row) if stays else kept,
         finish_reason=row.finish_reason,
         error=row.error,
-        why=fed.why,
-        waited=fed.waited,
+        why=read.why,
+        waited=read.waited,
         tests=verdict.tests,
         choice=verdict.choice,
         forced=verdict.forced,

@@ -14,7 +14,6 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from engine.config.settings import Sampling, Settings
-from engine.drafting.auto_k.adaptive import LARGEST
 from engine.methods.eqspec import SLACK
 
 if TYPE_CHECKING:
@@ -93,7 +92,7 @@ class Demand:
     Attributes:
         rows: at once.
         slots: B: those that slotspec keeps, used or not.
-        homes: rows that exspec keeps room for, used or not.
+        pool_rows: rows of exspec's pool cache, used or not.
         columns: the longest that a row may become.
         longest: tokens that are prefilled of the longest row.
         room: tokens a row in a block, K + 1.
@@ -103,7 +102,7 @@ class Demand:
     method: str
     rows: int
     slots: int
-    homes: int
+    pool_rows: int
     columns: int
     longest: int
     room: int
@@ -116,13 +115,12 @@ def demand_of(settings: Settings, lengths: Seq[int], context: int) -> Demand:
     if not lengths:
         lengths = [1]
     plain = settings.method == "autoregressive" and not settings.strict
-    chosen = settings.draft_tokens
-    tokens = 0 if plain else LARGEST if chosen == "auto" else chosen
+    tokens = 0 if plain else settings.largest_draft_tokens
     return Demand(
         method=settings.method,
         rows=min(settings.batch_size, len(lengths)),
         slots=settings.batch_size,
-        homes=max(settings.window, settings.batch_size),
+        pool_rows=max(settings.window, settings.batch_size),
         columns=max(min(length + settings.max_new_tokens, context) for length in lengths),
         longest=min(max(lengths), context),
         room=tokens + 1,
@@ -182,7 +180,7 @@ def cells(demand: Demand, layers: int) -> float:
     if demand.method == "slotspec":
         return demand.slots * (demand.columns + demand.room + 1)
     if demand.method == "exspec":
-        return demand.homes * (demand.columns + 1) + rectangle
+        return demand.pool_rows * (demand.columns + 1) + rectangle
     if demand.method == "bsp":  # every round leaves K + 1 columns, rejected or not
         written = (demand.columns - demand.longest) * (demand.room - 1) // 2
         return rectangle + demand.rows * written

@@ -1,10 +1,10 @@
-"""What is kept: the acceptance seam."""
+"""Which draft tokens are accepted, and what the target adds."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 import torch
 
@@ -19,7 +19,7 @@ from engine.rounds.sequence import Sequence
 
 @dataclass(frozen=True)
 class Verdict:
-    """What became of one row's draft tokens.
+    """Which draft tokens of one row are accepted, and the token after them.
 
     Attributes:
         draft_token_ids: the row's K_i draft tokens.
@@ -59,23 +59,25 @@ def leading_matches(row: Sequence, draft_token_ids: Seq[int], choices: Seq[int])
     return accepted
 
 
-class Lossless:
+class Acceptance:
     """The accepted prefix, and one bonus token of the target's own (paper §3).
 
     K accepted draft tokens put the bonus at position K, so a round commits 1 … K + 1 tokens.
-    Greedy decoding compares ids; sampling is the rejection rule of `engine.rounds.sampling`.
+    Greedy decoding compares ids; sampling is the rejection rule of
+    `engine.rounds.rejection_sampler`.
 
-    Attributes:
+    Args:
         compare: greedy decoding's comparison, or what stands in for it
-        (`engine.rounds.synthetic_acceptance`).
+            (`engine.rounds.synthetic_acceptance`).
     """
 
-    compare: Compare = staticmethod(leading_matches)
+    def __init__(self, compare: Compare = leading_matches) -> None:
+        self._compare = compare
 
     @property
-    def lossless(self) -> bool:
-        """Whether what is committed is what the target would write."""
-        return self.compare is leading_matches
+    def synthetic(self) -> bool:
+        """Whether a pattern decides what is accepted, and not the target."""
+        return self._compare is not leading_matches
 
     def judge(
         self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
@@ -105,27 +107,8 @@ class Lossless:
                 drawn = outcomes[place]
                 verdict = Verdict(tokens, drawn.accepted, drawn.bonus, tests=drawn.tests)
             else:
-                accepted = self.compare(row, tokens, choices)
-                decided = choices if self.lossless else ()
+                accepted = self._compare(row, tokens, choices)
+                decided = () if self.synthetic else choices
                 verdict = Verdict(tokens, accepted, choices[accepted], decided, good)
             verdicts.append(verdict)
         return verdicts
-
-
-class Shortest(Lossless):
-    """Every row is cut to the batch's shortest acceptance: no raggedness, much waste.
-
-    A row that accepted more commits its own next accepted token as the last one.
-    """
-
-    def judge(
-        self, logits: Logits, drafted: DraftTokens, rows: list[Sequence], sampler: Sampler
-    ) -> list[Verdict]:
-        verdicts = super().judge(logits, drafted, rows, sampler)
-        shortest = min((v.accepted for v in verdicts if v.finite), default=0)
-        return [
-            v
-            if v.accepted <= shortest
-            else replace(v, accepted=shortest, bonus=v.draft_token_ids[shortest])
-            for v in verdicts
-        ]

@@ -10,9 +10,10 @@ from torch import Tensor
 
 from engine.drafting.auto_k.confidence import Confidence, Stopping
 from engine.drafting.auto_k.costs import Costs
-from engine.rounds.layout import Layout, Side
+from engine.rounds.layout import Layout
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import Side
 
 
 @dataclass(frozen=True)

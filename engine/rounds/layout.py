@@ -1,9 +1,9 @@
-"""The interface of a layout, and one model's side of it."""
+"""The interface of a layout: where the rows' K/V lie, and what keeps them in step."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -11,105 +11,47 @@ from torch import Tensor
 from torch.nn.functional import pad
 
 from engine.models.causal_lm import LanguageModel
-from engine.models.cuda_graphs import FixedShapes
-from engine.models.forward_input import Feed
-from engine.models.host_transfer import Crossing, to_device
+from engine.models.host_transfer import to_device
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray
 from engine.records.schema import Span
 from engine.rounds.sequence import Sequence
-
-MaskArray = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
-
-LastFed = tuple[LedgerArray, MaskArray, LedgerArray]
-
-
-@dataclass
-class Side:
-    """One model with its cache, as a layout keeps it.
-
-    Attributes:
-        valid: by request index, how many of the row's committed tokens have right K/V.
-        last: positions [rows, tokens], masks [rows, kinds, tokens, columns read]
-            (`Feed.masks`) and columns [rows, tokens] of the latest forward, for the
-            invariants.
-        fixed: runs blocks of every slot in fixed shapes, where the layout can.
-    """
-
-    model: LanguageModel
-    store: KVStore = field(default_factory=KVStore)
-    valid: dict[int, int] = field(default_factory=dict)
-    unstamped: list[tuple[KVStore, LedgerArray, Tensor, MaskArray, LedgerArray]] = field(
-        default_factory=list
-    )
-    _last: LastFed | None = None
-    _unread: tuple[Feed, LedgerArray] | None = None
-    fixed: FixedShapes | None = None
-
-    def run(
-        self,
-        feed: Feed,
-        *,
-        cells: LedgerArray,
-        keep: int,
-        store: KVStore | None = None,
-        fixed: bool = False,
-    ) -> Tensor:
-        """One forward. The ledger is written later, when the ids are on the host anyway.
-
-        Args:
-            fixed: whether the block has one of the shapes of `self.fixed`, if there are any.
-        """
-        store = store or self.store
-        positions = feed.positions.numpy()
-        self._unread = feed, cells % store.columns
-        model = self.fixed if fixed and self.fixed is not None else self.model
-        logits = model.forward(feed, store, keep=keep)
-        real = feed.real
-        self.unstamped.append((store, cells[real], feed.ids, real, positions[real]))
-        return logits
-
-    @property
-    def last(self) -> LastFed | None:
-        if self._unread is not None:  # masks are worked out for those who ask
-            feed, columns = self._unread
-            masks = feed.masks(self.model.windows).numpy()
-            self._last, self._unread = (feed.positions.numpy(), masks, columns), None
-        return self._last
-
-    @last.setter
-    def last(self, value: LastFed) -> None:
-        self._last = value
-
-    def prefilled(self, row: Sequence) -> int:
-        """Valid K/V of a row after its prefill: none where it is longer than this model's
-        context (a draft's may be the shorter one; such a row is not drafted for)."""
-        return row.length - 1 if row.length - 1 <= self.model.context else 0
-
-    def stamp(self) -> None:
-        """Enter what was fed since the last call in the ledger."""
-        Stamps([self]).enter()
-
-
-class Stamps:
-    """What some sides were fed since the last stamp: the ids begin to cross to the host
-    now, all in one copy, and are entered in the ledgers later."""
-
-    def __init__(self, sides: list[Side]) -> None:
-        self._sides = sides
-        self._ids = Crossing([fed[2] for side in sides for fed in side.unstamped])
-
-    def enter(self) -> None:
-        """Enter them in the ledgers."""
-        arrived = iter(self._ids.arrived())
-        for side in self._sides:
-            for store, cells, _, real, positions in side.unstamped:
-                store.stamp(cells, next(arrived)[real], positions)
-            side.unstamped.clear()
+from engine.rounds.side import Side
 
 
 @dataclass(frozen=True)
-class Settled:
-    """What synchronisation did: δ by request index, and bytes moved."""
+class Plan:
+    """The sizes that a layout is made for.
+
+    Attributes:
+        batch_size: B.
+        window: W.
+        draft_tokens: the largest K of the run.
+        columns: the longest that any row of the run may become.
+        strict: whether every forward of the target has one fixed shape.
+        graphs: whether forwards are recorded and replayed, where the layout can.
+    """
+
+    batch_size: int
+    window: int
+    draft_tokens: int
+    columns: int
+    strict: bool = False
+    graphs: bool = False
+
+    @property
+    def block(self) -> int:
+        """Columns that a round may need beyond the committed ones: K + 1."""
+        return self.draft_tokens + 1
+
+
+@dataclass(frozen=True)
+class Synchronised:
+    """What synchronisation did.
+
+    Attributes:
+        deltas: δ by request index, columns by which the row's K/V moved.
+        moved_bytes: read and written.
+    """
 
     deltas: dict[int, int]
     moved_bytes: int = 0
@@ -137,18 +79,11 @@ class Layout(ABC):
     aligned = False
     keeps_cache = True
 
-    def __init__(
-        self,
-        target: LanguageModel,
-        draft: LanguageModel | None,
-        *,
-        room: int,
-        strict: bool = False,
-    ) -> None:
+    def __init__(self, target: LanguageModel, draft: LanguageModel | None, plan: Plan) -> None:
         self.target = Side(target)
         self.draft = Side(draft) if draft is not None else None
-        self.room = room
-        self.strict = strict
+        self.room = plan.block
+        self.strict = plan.strict
         self.rows: list[Sequence] = []
         if self.draft is not None and self.keeps_cache:
             beside(self.draft, self.target.store, self.draft.store)
@@ -210,20 +145,27 @@ class Layout(ABC):
         block = pad(block, (0, self.room - tokens))
         return self.feed(self.target, block, -1, counts=counts)[:, :tokens]
 
-    @abstractmethod
-    def settle(self) -> Settled:
-        """Synchronise after the commit: drop rows that ended, make room, realign."""
+    def realigns(self, rows: list[Sequence]) -> bool:
+        """Whether moving K/V in a round of these rows is realignment, the cost of raggedness.
 
-    def choose(self, rows: list[Sequence]) -> int:
-        """Make these rows the batch of the round, and return the bytes of K/V moved for it.
+        Else it is charged to scheduling: rows that are stacked as they are, or own their slots.
+        """
+        return True
+
+    def gather(self, rows: list[Sequence]) -> int:
+        """Make these rows the batch of the round; return the bytes of K/V moved for it.
 
         Most layouts always run all they hold, and move nothing.
         """
         assert rows == self.rows
         return 0
 
+    @abstractmethod
+    def synchronise(self) -> Synchronised:
+        """Bring the state in step after the commit: drop rows that ended, make room, realign."""
+
     def compact(self) -> int:
-        """Give back what rows that ended still hold, and return the bytes moved for it.
+        """Give back what rows that ended still hold; return the bytes moved for it.
 
         Most layouts have done so by then.
         """
@@ -253,7 +195,7 @@ class Layout(ABC):
 
     @abstractmethod
     def fed_spans(self, row: Sequence, draft_token_ids: tuple[int, ...]) -> tuple[Span, ...]:
-        """The row as the target reads it in this round (call before `settle`)."""
+        """The row as the target reads it in this round (call before `synchronise`)."""
 
     @abstractmethod
     def kept_spans(self, row: Sequence) -> tuple[Span, ...]:
@@ -263,7 +205,7 @@ class Layout(ABC):
         return self.rows.index(row)
 
     def block_positions(self, tokens: int, offset: int, side: Side) -> LedgerArray:
-        """Positions of a block, [rows, tokens]: the content index (design.md, I2).
+        """Positions of a block, [rows, tokens]: the content index (I2).
 
         Cells that hold no content (before a row's beginning, or past the model's
         context) are given a position that the model has.

@@ -6,7 +6,7 @@ import numpy as np
 
 from engine.models.kv_cache import EMPTY, LedgerArray
 from engine.records.schema import Span, SpanKind
-from engine.rounds.layout import MaskArray
+from engine.rounds.side import MaskArray
 
 
 def ledger_spans(

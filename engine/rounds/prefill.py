@@ -7,8 +7,8 @@ import torch
 
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import Write
-from engine.rounds.layout import Side
 from engine.rounds.sequence import Sequence
+from engine.rounds.side import Side
 
 
 def prefill(side: Side, rows: list[Sequence], first_cells: dict[int, int]) -> None:

@@ -1,4 +1,4 @@
-"""Who is in the batch: the schedule seam."""
+"""Which rows are in the batch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections import deque
 from dataclasses import dataclass, field
 from typing import Literal
 
-from engine.records.schema import PoolRow, RoundRecord
+from engine.records.schema import PoolRow
 from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
 
@@ -62,9 +62,6 @@ class Schedule(ABC):
             rows: that take part in this round.
         """
         return bool(self.queue)
-
-    def observe(self, record: RoundRecord) -> None:  # noqa: B027
-        """Learn from a finished round."""
 
     def _take(self, count: int) -> list[Sequence]:
         return [self.queue.popleft() for _ in range(min(count, len(self.queue)))]

@@ -14,7 +14,6 @@ import msgspec
 
 from engine.config.errors import UserError
 from engine.config.settings import Settings
-from engine.drafting.auto_k.adaptive import Fixed
 from engine.microscope.inspect import NotingSampler
 from engine.records.schema import ChangeRecord, Prompt
 from engine.runs.run import Run
@@ -32,18 +31,8 @@ def change(run: Run, settings: Settings) -> ChangeRecord:
     """
     settings.check()
     was = run.settings
-    draft_tokens = run.loop.draft_tokens
     only_k = msgspec.structs.replace(was, draft_tokens=settings.draft_tokens) == settings
-    if (
-        only_k
-        and isinstance(draft_tokens, Fixed)
-        and settings.draft_tokens != "auto"
-        and settings.draft_tokens <= draft_tokens.largest
-        and not settings.strict
-    ):
-        draft_tokens.draft_tokens = settings.draft_tokens
-        run.settings = settings
-    else:
+    if not (only_k and run.change_k(settings)):
         with _wanted_kept(run):
             run.restart(settings)
     header = run.header()

@@ -83,8 +83,7 @@ def holding(run: Run, records: Iterator[Record]) -> Iterator[Record]:
         else:
             return
         _let_go(run)
-        run.restart(lengths=lengths)
-        run.loop.round = number
+        run.restart(lengths=lengths, round=number)
         yield ChangeRecord(lane=run.lane, round=number, what=said, held=True)
         records = run.remaining()
 

@@ -11,14 +11,11 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.config.settings import Settings
-from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Auto, DraftPolicy, Fixed, Selective
-from engine.drafting.auto_k.costs import Costs
-from engine.drafting.hybrid import HybridDraft, SureText
-from engine.drafting.ngram_table import NgramTable
-from engine.drafting.prompt_lookup import LookupDraft, NgramDraft
-from engine.methods.table import Method, Plan, method_named
+from engine.drafting.build import build_drafting
+from engine.methods import method_named
 from engine.microscope.inspect import Inspection, NotingSampler
 from engine.microscope.kv_audit import Audit
+from engine.microscope.observer import Microscope
 from engine.models.cuda_graphs import require_graphs
 from engine.models.device_memory import peak_memory_bytes, require_memory
 from engine.records.fold import Standing
@@ -31,8 +28,11 @@ from engine.records.schema import (
     Tally,
     Totals,
 )
-from engine.rounds.acceptance import Lossless
-from engine.rounds.draft_model import Drafter, ModelDraft, NoDraft
+from engine.rounds.acceptance import Acceptance
+from engine.rounds.draft_model import Drafter
+from engine.rounds.draft_policy import Fixed
+from engine.rounds.layout import Plan
+from engine.rounds.method import Method
 from engine.rounds.round import Loop
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
@@ -68,16 +68,16 @@ class Run:
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
-        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
-        self.rows = [new_row(method, pair, self.settings, prompt) for prompt in self.prompts]
+        self.rows = [new_row(pair, self.settings, prompt) for prompt in self.prompts]
         self._tally = Tally() if standing is None else standing.tally
         self._back: dict[int, int] = {}
         self._texts = Texts(pair.tokenizer, self.prompts)
         if standing is not None:
             self._stand(standing)
-        self._loop = build_loop(method, pair, self.settings, self.rows, lane)
+        self.loop = build_loop(pair, self.settings, self.rows, lane)
+        """The rounds as they are made now; a restart puts another in its place."""
         if standing is not None:
-            self._loop.round, self._loop.elapsed = standing.round, standing.elapsed
+            self.loop.round, self.loop.elapsed = standing.round, standing.elapsed
 
     def _stand(self, standing: Standing) -> None:
         for row in self.rows:
@@ -119,28 +119,21 @@ class Run:
             yield complete
         yield self.summary()
 
-    @property
-    def loop(self) -> Loop:
-        """The rounds as they are made now; a restart puts another in its place."""
-        return self._loop
-
     def new_pieces(self, ids: Iterable[int]) -> dict[int, str]:
         """Text of those tokens that no record has named yet."""
         return self._texts.new_pieces(ids)
 
     def join(self, prompt: Prompt) -> None:
         """Add a prompt to the end of the queue. Call between two rounds."""
-        settings = self.settings
-        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
-        row = new_row(method, self.pair, settings, prompt)
+        row = new_row(self.pair, self.settings, prompt)
         fits = row.limit <= max((other.limit for other in self.rows), default=0)
         self.prompts += (prompt,)
         self.rows.append(row)
         self._texts.join(prompt)
         if not row.running:
             return
-        if fits and not settings.strict:
-            self._loop.schedule.queue.append(row)
+        if fits and not self.settings.strict:
+            self.loop.schedule.queue.append(row)
         else:
             self.restart()
 
@@ -148,8 +141,24 @@ class Run:
         """Committed tokens of every row: a moment to which `restart` can go back."""
         return {row.index: row.length for row in self.rows}
 
+    def change_k(self, settings: Settings) -> bool:
+        """Go on with another K, as the rows stand. False: the loop has to be made anew.
+
+        Args:
+            settings: differ from the run's in `draft_tokens` alone.
+        """
+        policy, k = self.loop.policy, settings.draft_tokens
+        if not isinstance(policy, Fixed) or k == "auto" or k > policy.largest or settings.strict:
+            return False
+        policy.draft_tokens, self.settings = k, settings
+        return True
+
     def restart(
-        self, settings: Settings | None = None, lengths: Mapping[int, int] | None = None
+        self,
+        settings: Settings | None = None,
+        lengths: Mapping[int, int] | None = None,
+        *,
+        round: int | None = None,
     ) -> None:
         """Go on under other settings, or from an earlier moment, or both.
 
@@ -163,21 +172,22 @@ class Run:
             lengths: by request index, how many committed tokens a row goes back to; such
                 a row runs on, though it may have ended since. Rows that are not named
                 stand where they are.
+            round: rounds so far, where they are fewer than the loop counted.
         """
         settings = (self.settings if settings is None else settings).check()
-        method = method_named(settings.method, strict=settings.strict, fault=settings.fault)
         back = {} if lengths is None else dict(lengths)
         rows = []
         for old in self.rows:
-            row = new_row(method, self.pair, settings, old.prompt)
+            row = new_row(self.pair, settings, old.prompt)
             row.resume(old, back.get(old.index))
             if row.length < old.length:
                 self._texts.rewind(row.index, row.output)
                 self._back = self._back | {row.index: row.length}
             rows.append(row)
-        loop = build_loop(method, self.pair, settings, rows, self.lane)
-        loop.round, loop.elapsed = self._loop.round, self._loop.elapsed
-        self.settings, self.rows, self._loop = settings, rows, loop
+        loop = build_loop(self.pair, settings, rows, self.lane)
+        loop.round = self.loop.round if round is None else round
+        loop.elapsed = self.loop.elapsed
+        self.settings, self.rows, self.loop = settings, rows, loop
 
     def summary(self) -> Summary:
         """Outputs and totals so far, rows in the order of the prompts."""
@@ -210,9 +220,13 @@ class Run:
         )
 
 
-def new_row(method: Method, pair: Pair, settings: Settings, prompt: Prompt) -> Sequence:
+def _method(settings: Settings) -> Method:
+    return method_named(settings.method, strict=settings.strict, fault=settings.fault)
+
+
+def new_row(pair: Pair, settings: Settings, prompt: Prompt) -> Sequence:
     """A row that stands at the end of its prompt."""
-    return method.row(
+    return _method(settings).row(
         prompt,
         budget=settings.max_new_tokens,
         context=pair.target.context,
@@ -222,98 +236,75 @@ def new_row(method: Method, pair: Pair, settings: Settings, prompt: Prompt) -> S
 
 
 def build_loop(
-    method: Method,
     pair: Pair,
     settings: Settings,
     rows: list[Sequence],
     lane: int = 0,
     *,
     columns: int | None = None,
+    accept: Acceptance | None = None,
+    drafter: Drafter | None = None,
 ) -> Loop:
     """Put a method's choices together into a round loop.
 
     Args:
         columns: the longest that a row may become, where the rows alone do not tell
             (strict mode compares runs of one shape).
+        accept, drafter: in place of the method's own.
     """
-    draft_tokens, drafter = drafting(method, pair, settings)
-    draft = pair.draft if draft_tokens.largest else None
-    # under strict, plain steps have the shape of the verification they are compared with
-    largest = widest(settings) if settings.strict else draft_tokens.largest
+    method = _method(settings)
+    policy, own_drafter = build_drafting(
+        method,
+        settings,
+        pair.draft,
+        pair.ngrams,
+        prompt_lookup=prompt_lookup(pair, settings),
+    )
+    draft = pair.draft if policy.largest else None
     plan = Plan(
         batch_size=settings.batch_size,
         window=max(settings.window, settings.batch_size),
-        room=largest + 1,
+        # under strict, plain steps have the shape of the verification they are compared with
+        draft_tokens=settings.largest_draft_tokens if settings.strict else policy.largest,
         columns=columns or max((row.limit for row in rows), default=1),
         strict=settings.strict,
         graphs=settings.cuda_graphs,
     )
     make = NotingSampler if settings.inspect else Sampler
     sampler = make(settings.sampling, pair.target.vocabulary, pair.never)
-    models = [pair.target] if draft is None else [pair.target, draft]
     if settings.cuda_graphs:
-        require_graphs(models)
+        require_graphs([pair.target] if draft is None else [pair.target, draft])
     lengths = [row.prompt_length for row in rows]
     longest = max((row.length for row in rows), default=0)
     with pair.lease:  # a layout of fixed shapes records them: those are forwards
         require_memory(pair.target, draft, [settings], lengths, longest=longest)
         layout = method.layout(pair.target, draft, plan)
-    accept = method.accept()
-    if settings.force_accept is not None:
-        accept.compare = SyntheticAcceptance(settings)
-    return Loop(
-        layout=layout,
-        schedule=method.schedule(
-            rows, layout, batch_size=settings.batch_size, window=settings.window
-        ),
-        drafter=drafter,
-        accept=accept,
-        sampler=sampler,
-        draft_tokens=draft_tokens,
-        auditor=Audit(pair.target) if settings.audit else None,
+    if accept is None:
+        synthetic = settings.force_accept is not None
+        accept = method.accept(SyntheticAcceptance(settings)) if synthetic else method.accept()
+    observer = Microscope(
+        layout,
+        accept,
         lane=lane,
         inspection=Inspection(sampler) if isinstance(sampler, NotingSampler) else None,
+        auditor=Audit(pair.target) if settings.audit else None,
+    )
+    schedule = method.schedule(rows, layout, batch_size=settings.batch_size, window=settings.window)
+    return Loop(
+        layout=layout,
+        schedule=schedule,
+        policy=policy,
+        drafter=drafter or own_drafter,
+        accept=accept,
+        sampler=sampler,
+        observer=observer,
         lease=pair.lease,
     )
-
-
-def drafting(method: Method, pair: Pair, settings: Settings) -> tuple[DraftPolicy, Drafter]:
-    """How many tokens are drafted, and what drafts them.
-
-    A model drafts where the pair has one; else the row's own text does, and the n-grams
-    of the pair.
-    """
-    if not method.drafts or settings.draft_tokens == 0:
-        return Fixed(0), NoDraft()
-    auto = settings.draft_tokens == "auto"
-    costs = Costs()
-    draft_tokens: DraftPolicy
-    if settings.draft_tokens != "auto":
-        draft_tokens = Fixed(settings.draft_tokens)
-    else:
-        auto_choice: Auto = Selective(costs) if pair.draft is None else Adaptive(costs)
-        auto_choice.hurries = method.draft is ModelDraft and method.accept is Lossless
-        draft_tokens = auto_choice
-    known = costs if auto else None
-    if pair.draft is not None:
-        drafter = method.draft(pair.draft.context, known)
-        mixed = prompt_lookup(pair, settings) and method.draft is ModelDraft
-        return draft_tokens, HybridDraft(
-            drafter, SureText(pair.ngrams or NgramTable({}), known)
-        ) if mixed else drafter
-    if pair.ngrams is not None:
-        return draft_tokens, NgramDraft(pair.ngrams, known)
-    return draft_tokens, LookupDraft(known)
 
 
 def prompt_lookup(pair: Pair, settings: Settings) -> bool:
     """Whether text is drafted before the draft model is asked."""
     return pair.prompt_lookup if settings.prompt_lookup is None else settings.prompt_lookup
-
-
-def widest(settings: Settings) -> int:
-    """The largest K that the settings allow."""
-    return LARGEST if settings.draft_tokens == "auto" else settings.draft_tokens
 
 
 def versions() -> dict[str, str]:

@@ -12,12 +12,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from engine.drafting.auto_k.adaptive import LARGEST, Adaptive, Selective
+from engine.config.settings import LARGEST_AUTO
+from engine.drafting.auto_k.adaptive import Adaptive, Selective
 from engine.drafting.auto_k.costs import Costs
 from engine.drafting.auto_k.fit import Fit
 from engine.drafting.auto_k.price import FREE, LEAST, Price, depths
 from engine.drafting.auto_k.stragglers import holding_up
-from engine.methods.exspec_schedule import Pool
 from engine.models.block_cost import APART, CELL, load, split
 from engine.records.schema import Phases, RoundRecord, RowRound
 
@@ -218,19 +218,8 @@ def test_auto_chooses_whatever_the_clock_says(rounds: list[tuple[int, float, flo
     batch: list[Any] = [SimpleNamespace(index=row, remaining=50) for row in range(4)]
     for chooser in (Adaptive(Costs()), Selective(Costs())):
         for k, verify, draft in rounds:
-            assert 0 <= chooser.choose(batch, refilled=True).draft_tokens <= LARGEST
+            assert 0 <= chooser.choose(batch, refilled=True).draft_tokens <= LARGEST_AUTO
             chooser.observe(finished([k + 1] * 4, verify=verify, draft=draft))
-
-
-@given(MEASURED, MEASURED, MEASURED)
-def test_a_group_is_weighed_whatever_the_clock_says(
-    verify: float, draft: float, realign: float
-) -> None:
-    schedule = Pool.__new__(Pool)
-    schedule.costs, schedule._drafted = Costs(), 2.0
-    for each in (1, 2, 3):
-        schedule.costs.observe(finished([each] * 4, verify=verify, draft=draft, realign=realign))
-    assert schedule._pays(2, 4) in (True, False)
 
 
 # ---- stragglers ------------------------------------------------------------------------

@@ -13,7 +13,8 @@ from click.testing import CliRunner
 from safetensors.numpy import save_file
 
 from engine.config.errors import UserError
-from engine.config.settings import CORRECT_METHODS, Sampling, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Sampling, Settings
 from engine.drafting.ngram_table import NgramTable
 from engine.drafting.prompt_lookup import FIRST_GUESS, Chance, LookupDraft, NgramDraft, SuffixIndex
 from engine.evaluation.oracle import Oracle

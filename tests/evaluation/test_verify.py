@@ -15,7 +15,6 @@ import torch
 from engine.config.errors import UserError
 from engine.config.settings import Sampling, Settings
 from engine.evaluation.verify import Verification, runnable_methods, verify
-from engine.methods import table as methods
 from engine.records.schema import Prompt
 from engine.rounds.sequence import Sequence
 from tests.cases import BUDGET, PROMPTS, SPECULATIVE, B, K
@@ -94,11 +93,11 @@ class Early(Sequence):
 
 
 def test_a_row_that_is_ended_early_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
-    early = replace(methods.METHODS["eqspec"], row=Early)
+    early = replace(eqspec.METHOD, row=Early)
     pair = tiny_pair(eos_ids=())
     expected = verified("slotspec", pair=pair)
     assert expected.methods["slotspec"].exact_rate == 1.0
-    monkeypatch.setitem(methods.METHODS, "eqspec", early)
+    monkeypatch.setattr(eqspec, "METHOD", early)
     # the tolerance is measured in eqspec's layout, with rows of its kind
     verdict = verified("eqspec", pair=pair).methods["eqspec"]
     assert verdict.exact == 0

@@ -198,7 +198,7 @@ def test_case_14_a_round_without_drafting_leaves_the_draft_in_step(
     pair = tiny_pair(noise=0.0, eos_ids=())
     job = Run(pair, settings_of(method, batch_size=6, max_new_tokens=30), PROMPTS)
     rounds = []
-    chosen = job._loop.draft_tokens
+    chosen = job.loop.policy
     assert isinstance(chosen, Fixed)
     chosen.draft_tokens = plan[0]
     for record in job.records():

@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from engine.config.settings import CORRECT_METHODS, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
 from engine.pairs.load import Pair, load_pair
 from engine.pairs.registry import PairRequest

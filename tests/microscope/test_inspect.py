@@ -7,7 +7,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.config.settings import METHODS, Sampling
+from engine.config.methods import METHODS
+from engine.config.settings import Sampling
 from engine.records.schema import RoundRecord, RowRound
 from engine.rounds.sampling import warp
 from engine.runs.run import Run

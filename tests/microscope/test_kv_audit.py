@@ -5,7 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from engine.config.settings import CORRECT_METHODS, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Settings
 from engine.microscope.kv_audit import Audit, mark_ghosts
 from engine.records.schema import RoundRecord, Span
 from engine.rounds.layout import Layout

@@ -11,7 +11,7 @@ import torch
 from transformers import AutoConfig
 
 from engine.config.errors import UserError
-from engine.config.settings import CORRECT_METHODS
+from engine.config.methods import CORRECT_METHODS
 from engine.microscope.invariants import mask_fault
 from engine.models.architectures import ARCHITECTURES, check_architecture, context_of
 from engine.models.windows import mark_hidden, newest_attended, newest_columns

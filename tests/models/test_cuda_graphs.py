@@ -19,7 +19,7 @@ from engine.models.cuda_graphs import FixedShapes, Shape, require_graphs
 from engine.models.kv_cache import KVStore
 from engine.pairs.load import Pair
 from engine.records.schema import Prompt, RoundRecord, Summary
-from engine.rounds.acceptance import Lossless
+from engine.rounds.acceptance import Acceptance
 from engine.rounds.packed_logits import Logits
 from engine.runs.run import Run
 from tests.families import VARIANTS, alone, pair_of
@@ -58,14 +58,16 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> None:
 def watched() -> Iterator[list[Tensor]]:
     """The target's logits that were judged, as far as they mean something."""
     seen: list[Tensor] = []
-    judge = Lossless.judge
+    judge = Acceptance.judge
 
-    def look(self: Lossless, logits: Logits, draft_token_ids: Any, rows: Any, sampler: Any) -> Any:
+    def look(
+        self: Acceptance, logits: Logits, draft_token_ids: Any, rows: Any, sampler: Any
+    ) -> Any:
         seen.extend(logits.whole[i, : n + 1].clone() for i, n in enumerate(draft_token_ids.counts))
         return judge(self, logits, draft_token_ids, rows, sampler)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(Lossless, "judge", look)
+        patch.setattr(Acceptance, "judge", look)
         yield seen
 
 

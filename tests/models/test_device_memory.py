@@ -11,7 +11,8 @@ import torch
 from msgspec import structs
 
 from engine.config.errors import UserError
-from engine.config.settings import CORRECT_METHODS, Sampling, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Sampling, Settings
 from engine.evaluation.compare import Compare
 from engine.models import device_memory as memory
 from engine.models.memory_estimate import Need, cells, demand_of, need_of, sizes_of, together

@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 import torch
 
-from engine.config.settings import CORRECT_METHODS, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
 from engine.models.causal_lm import LanguageModel
 from engine.models.eagle import EagleModel, EagleReader, Features, Fusion

@@ -20,12 +20,13 @@ from torch import Tensor
 
 from engine.config.settings import Sampling, Settings
 from engine.drafting.auto_k.costs import Costs
+from engine.methods.rollback import Shortest
 from engine.models.forward_input import Feed
 from engine.models.host_transfer import Crossing
 from engine.models.kv_cache import KVStore, Write
 from engine.pairs.load import Pair
 from engine.records.schema import Prompt
-from engine.rounds.acceptance import Shortest, Verdict
+from engine.rounds.acceptance import Verdict
 from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.packed_logits import Logits
 from engine.rounds.rejection_sampler import Rejection
@@ -165,11 +166,11 @@ def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sam
     )
     job = Run(models, settings, prompts_of([PROMPT] * ROWS))
     if sampler is not None:
-        job._loop.sampler = sampler
+        job.loop.sampler = sampler
     if method == "rollback":
-        job._loop.accept = ShortestOfFour()
+        job.loop.accept = ShortestOfFour()
     if method == STOPPING:
-        job._loop.drafter = ModelDraft(128, KnownCosts())
+        job.loop.drafter = ModelDraft(128, KnownCosts())
     for _ in job.records():
         pass
     rows = job.summary().rows

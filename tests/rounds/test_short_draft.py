@@ -6,7 +6,8 @@ from dataclasses import replace
 
 import pytest
 
-from engine.config.settings import CORRECT_METHODS, Settings
+from engine.config.methods import CORRECT_METHODS
+from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
 from engine.records.schema import RoundRecord, Summary
 from engine.runs.run import Run

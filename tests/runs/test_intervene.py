@@ -7,7 +7,8 @@ from collections.abc import Callable, Iterator
 import pytest
 
 from engine.config.errors import UserError
-from engine.config.settings import CORRECT_METHODS, METHODS, Sampling
+from engine.config.methods import CORRECT_METHODS, METHODS
+from engine.config.settings import Sampling
 from engine.records.schema import ChangeRecord, RoundRecord
 from engine.runs.intervene import add_prompt, change, force, go_back
 from engine.runs.run import Run

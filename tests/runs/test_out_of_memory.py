@@ -13,7 +13,8 @@ import pytest
 import torch
 
 from engine.config.errors import OutOfMemory, is_out_of_memory
-from engine.config.settings import CORRECT_METHODS, METHODS, Settings
+from engine.config.methods import CORRECT_METHODS, METHODS
+from engine.config.settings import Settings
 from engine.models.kv_cache import KVStore
 from engine.records.history import History
 from engine.records.schema import ChangeRecord, Record, RoundRecord, Summary

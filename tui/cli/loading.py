@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from engine.config.errors import UserError
-from engine.config.settings import METHODS, Settings
+from engine.config.methods import METHODS
+from engine.config.settings import Settings
 from engine.pairs.registry import resolve
 from engine.records.schema import Prompt
 from tui.cli.options import Chosen

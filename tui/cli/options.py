@@ -14,7 +14,8 @@ import msgspec
 
 from engine.config.errors import UserError
 from engine.config.faults import FAULTS
-from engine.config.settings import DEVICES, DTYPES, METHODS, Sampling, Settings
+from engine.config.methods import METHODS
+from engine.config.settings import DEVICES, DTYPES, Sampling, Settings
 from engine.pairs.registry import DEFAULT_PAIR, PairRequest, resolve
 from engine.text.prompts import PromptEntry, read_prompts
 from tui.cli.results import STDOUT, check_writable

@@ -12,18 +12,8 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from engine.config.settings import METHODS
+from engine.config.methods import METHODS
 from tui.widgets.section import Heading
-
-WORDS = {
-    "autoregressive": "one token a step, no draft: the baseline",
-    "eqspec": "left-padded rectangle, realigned after every round",
-    "exspec": "groups of one length, padding only as a fallback",
-    "slotspec": "a slot for each row, nothing ever moves",
-    "rollback": "every row cut to the shortest acceptance",
-    "bsp": "broken: rejected tokens stay in the cache, masked",
-    "dsd": "broken: padding piles up, no mask, no positions",
-}
 
 
 class MethodScreen(ModalScreen[str | None]):
@@ -54,11 +44,11 @@ class MethodScreen(ModalScreen[str | None]):
                 Content.assemble(
                     ("● " if name == self._current else "  "),
                     (f"{name:<16}", "bold"),
-                    Content(WORDS[name]),
+                    Content(info.description),
                 ),
                 id=name,
             )
-            for name in METHODS
+            for name, info in METHODS.items()
         ]
         with Vertical():
             yield Heading([(self._title, "title")])
@@ -67,7 +57,7 @@ class MethodScreen(ModalScreen[str | None]):
     def on_mount(self) -> None:
         choices = self.query_one(OptionList)
         if self._current in METHODS:
-            choices.highlighted = METHODS.index(self._current)
+            choices.highlighted = list(METHODS).index(self._current)
         choices.focus()
 
     def on_option_list_option_selected(self, event: OptionList.OptionSelected) -> None:

@@ -8,7 +8,8 @@ from importlib import resources
 import msgspec
 
 from engine.config.errors import BatchspecError
-from engine.config.settings import BROKEN_METHODS, Settings
+from engine.config.methods import BROKEN_METHODS
+from engine.config.settings import Settings
 from engine.pairs.registry import resolve
 from engine.records.schema import Prompt, Record, RoundRecord, RunHeader, Summary
 from engine.records.trace import read_trace

@@ -1,19 +1,17 @@
-"""How many tokens are drafted in a round: a fixed K, or the K that pays most."""
+"""The K that pays most."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence as Seq
-from dataclasses import dataclass, replace
-from typing import Protocol
+from dataclasses import replace
 
+from engine.config.settings import LARGEST_AUTO
 from engine.drafting.auto_k.costs import Costs, forwards
 from engine.drafting.auto_k.stragglers import holding_up
 from engine.records.schema import RoundRecord
+from engine.rounds.draft_policy import Choice
 from engine.rounds.sequence import Sequence
-
-LARGEST = 8
-"""The largest K that `auto` considers."""
 
 FIRST = (0, 2, 0, 2)
 """K of the first rounds: what a round and a draft token cost, and a first idea of acceptance."""
@@ -32,49 +30,6 @@ INSTANT = 1e-9
 """Seconds that a round takes at least: a clock that stands still measures none."""
 
 
-@dataclass(frozen=True)
-class Choice:
-    """K of a round, and why.
-
-    Attributes:
-        rows: request indices of those that draft; None: all.
-    """
-
-    draft_tokens: int
-    reason: str = ""
-    rows: frozenset[int] | None = None
-
-
-class DraftPolicy(Protocol):
-    """Chooses K before any draft token of the round is drawn (else sampling were not lossless)."""
-
-    largest: int
-
-    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
-        """K for a round.
-
-        Args:
-            rows: that take part.
-            refilled: whether others take the place of a row that ends.
-        """
-
-    def observe(self, record: RoundRecord) -> None:
-        """Learn from a finished round."""
-
-
-class Fixed:
-    """Always the same K. It may be set between rounds, up to `largest`."""
-
-    def __init__(self, draft_tokens: int) -> None:
-        self.draft_tokens = self.largest = draft_tokens
-
-    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
-        return Choice(min(self.draft_tokens, self.largest))
-
-    def observe(self, record: RoundRecord) -> None:
-        pass
-
-
 class Auto(ABC):
     """What choosing by cost has in common: only rows that hold the others up draft.
 
@@ -84,7 +39,7 @@ class Auto(ABC):
 
     hurries = True
 
-    def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
+    def __init__(self, costs: Costs, largest: int = LARGEST_AUTO) -> None:
         self.largest = largest
         self.costs = costs
 
@@ -131,7 +86,7 @@ class Adaptive(Auto):
     the time, by the clock.
     """
 
-    def __init__(self, costs: Costs, largest: int = LARGEST) -> None:
+    def __init__(self, costs: Costs, largest: int = LARGEST_AUTO) -> None:
         super().__init__(costs, largest)
         self._wanted: frozenset[int] = frozenset()
         self._hits = [0.0] * (largest + 1)

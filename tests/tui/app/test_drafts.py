@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from engine.config.settings import METHODS
+from engine.config.methods import METHODS
 from engine.runs.run import Run
 from tests.cases import PROMPTS, settings_of
 from tests.tiny import tiny_pair

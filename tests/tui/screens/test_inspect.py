@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from textual.pilot import Pilot
 
-from engine.config.settings import METHODS, Sampling
+from engine.config.methods import METHODS
+from engine.config.settings import Sampling
 from engine.records.schema import RoundRecord
 from engine.runs.run import Run
 from tests.cases import PROMPTS, settings_of
