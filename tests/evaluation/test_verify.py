@@ -15,6 +15,7 @@ import torch
 from engine.config.errors import UserError
 from engine.config.settings import Sampling, Settings
 from engine.evaluation.verify import Verification, runnable_methods, verify
+from engine.methods import eqspec
 from engine.records.schema import Prompt
 from engine.rounds.sequence import Sequence
 from tests.cases import BUDGET, PROMPTS, SPECULATIVE, B, K

@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 import torch
 
-from engine.drafting.auto_k.adaptive import Fixed
 from engine.pairs.load import Pair
 from engine.records.schema import RoundRecord
+from engine.rounds.draft_policy import Fixed
 from engine.runs.run import Run
 from tests.cases import (
     PROMPTS,

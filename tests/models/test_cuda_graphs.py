@@ -60,11 +60,9 @@ def watched() -> Iterator[list[Tensor]]:
     seen: list[Tensor] = []
     judge = Acceptance.judge
 
-    def look(
-        self: Acceptance, logits: Logits, draft_token_ids: Any, rows: Any, sampler: Any
-    ) -> Any:
+    def look(self: Acceptance, logits: Logits, draft_token_ids: Any, *rest: Any) -> Any:
         seen.extend(logits.whole[i, : n + 1].clone() for i, n in enumerate(draft_token_ids.counts))
-        return judge(self, logits, draft_token_ids, rows, sampler)
+        return judge(self, logits, draft_token_ids, *rest)
 
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Acceptance, "judge", look)
