@@ -16,7 +16,7 @@ from engine.methods.eqspec import SLACK, Rectangle
 from engine.models.causal_lm import LanguageModel
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray
 from engine.records.schema import PoolRow, Span
-from engine.rounds.layout import Layout, Plan, Synchronised, beside
+from engine.rounds.layout import Layout, Plan, Synchronised
 from engine.rounds.method import Method
 from engine.rounds.prefill import prefill
 from engine.rounds.schedule import Chosen, Schedule
@@ -39,7 +39,8 @@ class PoolLayout(Rectangle):
         self._pool_place: dict[int, int] = {}
         self._staging = {id(side): KVStore() for side in self.sides}
         if self.draft is not None:
-            beside(self.draft, self.grid(self.target), self.grid(self.draft))
+            grids = self.grid(self.target), self.grid(self.draft)
+            self.draft.model.connect(target, *grids)
         self._pooled: dict[tuple[int, int], int] = {}
         """By side and request index, how many tokens the pool cache holds of a staged row."""
         for side in self.sides:

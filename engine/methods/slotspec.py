@@ -49,8 +49,8 @@ class Slots(Layout):
         blocks = [(self.room, 0)]
         target.fixed = FixedShapes(target.model, target.store, blocks, whole=self.strict)
         target.fixed.prepare()
-        # an EAGLE-style draft carries its state from one forward to the next outside the buffers
-        if draft is not None and not draft.model.reads_features:
+        # a state that is carried from one forward to the next lies outside the buffers
+        if draft is not None and not draft.model.carries_state:
             draft.fixed = FixedShapes(draft.model, draft.store, [(2, 1), (1, 0)])
             draft.fixed.prepare()
 

@@ -46,10 +46,11 @@ class Audit:
         count = min(layout.target.valid[row.index], row.length - 1)
         if count <= 0:
             return []
-        own = self._extend(row, count, features=layout.target.store.keeps_features)
+        own = self._extend(row, count)
         cells = torch.from_numpy(layout.content_cells(layout.target, row, count))
         worst = torch.zeros(count, dtype=torch.float64)
-        for mine, theirs in zip(own.buffers, layout.target.store.buffers, strict=True):
+        held_in = layout.target.store.buffers[: len(own.buffers)]  # K and V; others may follow
+        for mine, theirs in zip(own.buffers, held_in, strict=True):
             expected = mine[:count].flatten(1).double().cpu()
             held = theirs[cells.to(theirs.device)].flatten(1).double().cpu()
             size = expected.norm(dim=1).clamp_min(1e-12)
@@ -62,13 +63,12 @@ class Audit:
         self._alone.pop(row.index, None)
         self._done.pop(row.index, None)
 
-    def _extend(self, row: Sequence, count: int, *, features: bool) -> KVStore:
+    def _extend(self, row: Sequence, count: int) -> KVStore:
         """The row's own K/V of its first `count` tokens; only new ones are computed."""
         done = self._done.get(row.index, 0)
         store = self._alone.get(row.index)
         if store is None or store.columns < count:
             store, done = KVStore(), 0
-            store.keeps_features = features
             store.clear(1, max(count, row.limit))
             self._alone[row.index] = store
         if count > done:

@@ -9,9 +9,6 @@ feeds nine tokens would make seven others, that feed one, pay for nine.
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -170,23 +167,13 @@ def _folded(
     return out.reshape(rows, heads, tokens, out.shape[-1]).transpose(1, 2)
 
 
-class _Thread(threading.local):
-    """What the forward of this thread hands to its attention function."""
+class AttentionPlan:
+    """Where a model's forward leaves what its layers may attend to: `current`.
 
-    attending: Attending | None = None
+    The attention layers of a model share one object.
+    """
 
-
-_THREAD = _Thread()
-
-
-@contextmanager
-def attending(plan: Attending) -> Iterator[None]:
-    """Let the forward of this thread attend by a plan."""
-    _THREAD.attending = plan
-    try:
-        yield
-    finally:
-        _THREAD.attending = None
+    current: Attending | None = None
 
 
 def grouped_attention(
@@ -208,7 +195,7 @@ def grouped_attention(
     Returns:
         [rows, tokens, heads, dim], and None in place of attention weights.
     """
-    plan = _THREAD.attending
+    plan: Attending | None = getattr(module, "plan", AttentionPlan).current
     assert plan is not None, "a forward without a plan"
     scaling = _default_scaling(module, query.shape[-1]) if scaling is None else scaling
     kind = int(bool(module.has_window))
@@ -223,12 +210,20 @@ def _default_scaling(module: nn.Module, dim: int) -> float:
     return scaling
 
 
-def mark_windows(hf_model: nn.Module, windows: Windows) -> None:
-    """Tell each attention layer whether it has a window."""
-    for module in hf_model.modules():
-        layer = getattr(module, "layer_idx", None)
-        if layer is not None:
-            module.has_window = windows.size > 0 and windows.layers[layer]  # type: ignore[assignment]
+def prepare_layers(hf_model: nn.Module, windows: Windows) -> AttentionPlan:
+    """Tell each attention layer whether it has a window, and where it finds the plan.
+
+    Returns:
+        The plan of the model: the one that it has, if it was prepared before.
+    """
+    layers = [module for module in hf_model.modules() if hasattr(module, "layer_idx")]
+    plans = (vars(module).get("plan") for module in layers)
+    plan = next((found for found in plans if isinstance(found, AttentionPlan)), AttentionPlan())
+    for module in layers:
+        index: int = module.layer_idx  # type: ignore[assignment]
+        module.has_window = windows.size > 0 and windows.layers[index]  # type: ignore[assignment]
+        module.plan = plan  # type: ignore[assignment]
+    return plan
 
 
 AttentionInterface.register(ATTENTION, grouped_attention)

@@ -17,21 +17,18 @@ from torch import Tensor, nn
 from transformers.cache_utils import Cache, CacheLayerMixin
 
 from engine.models.architectures import check_architecture, context_of, windows_of
-from engine.models.attention import ATTENTION, Attending, attending, mark_windows
+from engine.models.attention import ATTENTION, Attending, prepare_layers
 from engine.models.forward_input import Feed, Packing
 from engine.models.host_transfer import to_device
-from engine.models.kv_cache import KVStore
+from engine.models.kv_cache import KVStore, Write
 from engine.models.prepack import prepack
 
 
 class Reader(Protocol):
-    """Sums up what a target knows at each token of its latest forward."""
+    """Looks on at a model's forwards (`engine.models.eagle`)."""
 
-    def take(self) -> Tensor:
-        """[rows, tokens, width]."""
-
-    def drop(self) -> None:
-        """Nobody asks for those of the latest forward."""
+    def after_forward(self, store: KVStore, write: Write) -> None:
+        """Called after each forward, with the cache and where the block was written."""
 
 
 class LanguageModel:
@@ -45,11 +42,12 @@ class LanguageModel:
         name: shown to users.
 
     Attributes:
-        reads_features: whether it is a draft that reads the target's feature vectors.
-        reader: makes those vectors, on the target of such a draft (`engine.models.eagle`).
+        carries_state: whether it hands a state of its own from one forward to the next,
+            beside the cache.
+        reader: looks on at its forwards, if anyone does.
     """
 
-    reads_features = False
+    carries_state = False
     reader: Reader | None = None
 
     def __init__(
@@ -73,7 +71,7 @@ class LanguageModel:
         self.layers: int = config.num_hidden_layers
         self.context: int = context_of(config)
         self.windows = windows_of(config)
-        mark_windows(self.hf, self.windows)
+        self._plan = prepare_layers(self.hf, self.windows)
         heads: int = config.num_attention_heads
         kv_heads: int = getattr(config, "num_key_value_heads", None) or heads
         head_dim: int = getattr(config, "head_dim", None) or config.hidden_size // heads
@@ -116,22 +114,22 @@ class LanguageModel:
         if packing is not None:
             ids, positions = packing.pack(ids), packing.pack(positions)
             write = packing.write
-        store.pending = write
-        plan = Attending(feed, self.windows, self._groups, self.dtype, device, packing)
-        with attending(plan):
+        self._plan.current = Attending(
+            feed, self.windows, self._groups, self.dtype, device, packing
+        )
+        try:
             output = self.hf(
                 **self.inputs(ids, feed, store, packing),
                 position_ids=positions,
                 attention_mask=to_device(feed.mask, device),  # untouched, for it is 4-D
                 use_cache=True,
                 logits_to_keep=to_device(feed.ends, device) if packing and keep else keep,
-                **{self._cache_keyword: stored_cache(store, self.layers)},
+                **{self._cache_keyword: stored_cache(store, self.layers, write)},
             )
+        finally:
+            self._plan.current = None
         if self.reader is not None:
-            if store.keeps_features:
-                store.write_features(self.layers, self.reader.take())
-            else:
-                self.reader.drop()
+            self.reader.after_forward(store, write)
         logits: Tensor = output.logits
         if packing is None:
             return logits
@@ -142,6 +140,12 @@ class LanguageModel:
     ) -> dict[str, Tensor]:
         """What the model is given of a block's tokens: `ids`, packed if the block is."""
         return {"input_ids": ids}
+
+    def connect(self, target: LanguageModel, target_store: KVStore, store: KVStore) -> None:
+        """Learn, as a draft, of the target's cache. The cells of both lie alike.
+
+        Most drafts read tokens alone, and have no use for it.
+        """
 
     def token_ids(self, columns: Tensor) -> Tensor:
         """Token ids of the head's columns (they differ only for a hot vocabulary)."""
@@ -160,10 +164,11 @@ class _StoreLayer(CacheLayerMixin):
     is_compileable = False
     is_sliding = False
 
-    def __init__(self, store: KVStore, layer: int) -> None:
+    def __init__(self, store: KVStore, layer: int, write: Write) -> None:
         super().__init__()
         self.store = store
         self.layer = layer
+        self.write = write
         self.is_initialized = True
 
     def lazy_initialization(self, *_: Any, **__: Any) -> None:
@@ -172,11 +177,10 @@ class _StoreLayer(CacheLayerMixin):
     def update(
         self, key_states: Tensor, value_states: Tensor, *_: Any, **__: Any
     ) -> tuple[Tensor, Tensor]:
-        return self.store.update(self.layer, key_states, value_states)
+        return self.store.update(self.layer, key_states, value_states, self.write)
 
     def get_seq_length(self, *_: Any) -> int:
-        assert self.store.pending is not None
-        return self.store.pending.read
+        return self.write.read
 
     def get_mask_sizes(self, *_: Any) -> tuple[int, int]:
         return self.get_seq_length(), 0
@@ -187,6 +191,6 @@ class _StoreLayer(CacheLayerMixin):
     get_max_cache_shape = get_max_length  # the name before transformers 5.16
 
 
-def stored_cache(store: KVStore, layers: int) -> Cache:
-    """transformers' cache object over a store."""
-    return Cache(layers=[_StoreLayer(store, layer) for layer in range(layers)])
+def stored_cache(store: KVStore, layers: int, write: Write) -> Cache:
+    """transformers' cache object over a store, for one forward."""
+    return Cache(layers=[_StoreLayer(store, layer, write) for layer in range(layers)])

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import Any
+from weakref import WeakKeyDictionary, WeakSet
 
 import torch
 from torch import Tensor, nn
@@ -22,7 +23,7 @@ from torch import Tensor, nn
 from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed, Packing
 from engine.models.host_transfer import to_device
-from engine.models.kv_cache import KVStore
+from engine.models.kv_cache import KVStore, Write
 from engine.models.prepack import prepack
 
 
@@ -106,21 +107,35 @@ class StateTap:
 
 
 class EagleReader:
-    """Hangs on the target: turns the states of its latest forward into vectors."""
+    """Hangs on the target: keeps the vector of each token in the last buffer of the cache.
 
-    def __init__(self, hf_model: Any, features: Features) -> None:
+    Args:
+        hf_model: the target.
+        features: sums its states up.
+        layers: of the target, whose K/V come first in a cache.
+    """
+
+    def __init__(self, hf_model: Any, features: Features, layers: int) -> None:
         self._features = features.eval()
         prepack(self._features)
         self._tap = StateTap(hf_model, features.layers)
+        self._layers = layers
+        self._kept: WeakSet[KVStore] = WeakSet()
 
-    def take(self) -> Tensor:
-        """[rows, tokens, hidden] of the latest forward."""
-        vector: Tensor = self._features(self._tap.take())
-        return vector
+    def keep_in(self, store: KVStore) -> None:
+        """Keep the vectors in this cache from now on; [cells, 1, width]."""
+        self._kept.add(store)
 
-    def drop(self) -> None:
-        """Nobody reads the latest forward: its states need not be kept."""
-        self._tap.take()
+    def after_forward(self, store: KVStore, write: Write) -> None:
+        states = self._tap.take()
+        if store in self._kept:
+            vectors: Tensor = self._features(states)
+            store.write(2 * self._layers, vectors[:, None], write)
+
+    def vectors(self, store: KVStore, cells: Tensor) -> Tensor:
+        """The vectors of cells (flat indices) of a cache, [cells, width]."""
+        buffer = store.buffers[2 * self._layers]
+        return buffer.index_select(0, cells.to(buffer.device))[:, 0]
 
 
 class EagleModel(LanguageModel):
@@ -131,7 +146,7 @@ class EagleModel(LanguageModel):
         fusion: what joins tokens and vectors.
     """
 
-    reads_features = True
+    carries_state = True
 
     def __init__(self, hf_model: Any, fusion: Fusion, **rest: Any) -> None:
         super().__init__(hf_model, **rest)
@@ -139,6 +154,13 @@ class EagleModel(LanguageModel):
         prepack(self._fusion)
         self._tap = StateTap(hf_model)
         self._width: int = self.hf.config.get_text_config().hidden_size
+        self._sources: WeakKeyDictionary[KVStore, tuple[EagleReader, KVStore]] = WeakKeyDictionary()
+        self._carried: WeakKeyDictionary[KVStore, Tensor] = WeakKeyDictionary()
+
+    def connect(self, target: LanguageModel, target_store: KVStore, store: KVStore) -> None:
+        assert isinstance(target.reader, EagleReader), "the target of another draft"
+        target.reader.keep_in(target_store)
+        self._sources[store] = target.reader, target_store
 
     def forward(self, feed: Feed, store: KVStore, *, keep: int = 0) -> Tensor:
         logits = super().forward(feed, store, keep=keep)
@@ -147,7 +169,7 @@ class EagleModel(LanguageModel):
         last = (
             state[0][to_device(feed.ends, state.device)][:, None] if feed.ragged else state[:, -1:]
         )
-        store.carried = self._fusion.carry(last)
+        self._carried[store] = self._fusion.carry(last)
         return logits
 
     def inputs(
@@ -167,11 +189,13 @@ class EagleModel(LanguageModel):
         row has nothing before it, and a target that keeps no cache (dsd) nothing to say.
         """
         if feed.ahead:
-            assert store.carried is not None, "there is nothing yet to run ahead of"
-            return store.carried
+            return self._carried[store]
         rows, tokens = feed.ids.shape
-        if store.beside is None:
+        if store not in self._sources:
             return torch.zeros(rows, tokens, self._width, dtype=self.dtype, device=self.device)
         left = feed.write.flat(rows, tokens, store.columns) - 1
-        found = store.beside.features(left.clamp(min=0)).view(rows, tokens, -1).to(self.device)
+        reader, target_store = self._sources[store]
+        found = (
+            reader.vectors(target_store, left.clamp(min=0)).view(rows, tokens, -1).to(self.device)
+        )
         return found.masked_fill((feed.positions == 0).to(self.device)[:, :, None], 0)

@@ -58,27 +58,19 @@ class KVStore:
     spreads, and finite rubbish does not.
 
     Attributes:
-        beside: on an EAGLE-style draft's side (`engine.models.eagle`), the target's store, whose
-            cells lie alike; None elsewhere.
-        carried: on an EAGLE-style draft's side, the vector of its own state of the last token fed.
-        keeps_features: on the target's side, whether a draft reads its feature vectors,
-            which then are the last of the buffers, [cells, 1, width].
+        buffers: k0, v0, k1, v1, …, each [cells, heads, head dim]. Others may follow, whose cells
+            move with them.
+        ids: token id that was written to each cell, [rows, columns].
+        positions: position ID with which it was written, [rows, columns].
     """
 
     def __init__(self) -> None:
         self.rows = 0
         self.columns = 0
         self.buffers: list[Tensor] = []
-        """k0, v0, k1, v1, …, each [cells, heads, head dim]."""
         self._spare: dict[tuple[object, ...], Tensor] = {}
         self.ids: LedgerArray = np.full((0, 0), EMPTY, np.int64)
-        """Token id that was written to each cell, [rows, columns]."""
         self.positions: LedgerArray = np.full((0, 0), EMPTY, np.int64)
-        """Position ID with which it was written, [rows, columns]."""
-        self.pending: Write | None = None
-        self.beside: KVStore | None = None
-        self.carried: Tensor | None = None
-        self.keeps_features = False
 
     # ---- shape ---------------------------------------------------------------------
 
@@ -184,8 +176,10 @@ class KVStore:
 
     # ---- what a layer of the model does ------------------------------------------------
 
-    def update(self, layer: int, keys: Tensor, values: Tensor) -> tuple[Tensor, Tensor]:
-        """Write a block where `pending` says, and return what is to be attended to.
+    def update(
+        self, layer: int, keys: Tensor, values: Tensor, write: Write
+    ) -> tuple[Tensor, Tensor]:
+        """Write a layer's block, and return what is to be attended to.
 
         Args:
             layer: index of the layer.
@@ -194,13 +188,14 @@ class KVStore:
         Returns:
             Views [rows, heads, read columns, head dim]; nothing is copied.
         """
-        assert self.pending is not None, "a forward without a plan"
-        views = []
-        for which, block in enumerate((keys, values)):
-            views.append(self._write(2 * layer + which, block, self.pending))
-        return views[0], views[1]
+        return self.write(2 * layer, keys, write), self.write(2 * layer + 1, values, write)
 
-    def _write(self, place: int, block: Tensor, write: Write) -> Tensor:
+    def write(self, place: int, block: Tensor, write: Write) -> Tensor:
+        """Write a block, [rows, heads, tokens, head dim], into buffer number `place`.
+
+        Returns:
+            A view [rows, heads, read columns, head dim], or the block where nothing is read.
+        """
         rows, heads, tokens, dim = block.shape
         while len(self.buffers) <= place:
             self.buffers.append(block.new_zeros((self.rows * self.columns, heads, dim)))
@@ -215,21 +210,6 @@ class KVStore:
         if write.read == 0:
             return block
         return grid[: write.rows, : write.read].transpose(1, 2)
-
-    def write_features(self, layers: int, vectors: Tensor) -> None:
-        """Write a block's feature vectors, [rows, tokens, width], beside its K/V.
-
-        Args:
-            layers: of the model, whose K/V come first.
-        """
-        assert self.pending is not None
-        self._write(2 * layers, vectors[:, None], self.pending)
-
-    def features(self, cells: Tensor) -> Tensor:
-        """Feature vectors of cells (flat indices), [cells, width]."""
-        assert self.keeps_features
-        buffer = self.buffers[-1]
-        return buffer.index_select(0, cells.to(buffer.device))[:, 0]
 
     def stamp(self, cells: LedgerArray, ids: LedgerArray, positions: LedgerArray) -> None:
         """Note in the ledger which tokens a forward wrote, and at which positions.

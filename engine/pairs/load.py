@@ -264,7 +264,7 @@ def _pair(parts: _Parts) -> Pair:
     draft: LanguageModel | None = None
     wire = parts.wire
     if wire is not None:
-        target.reader = EagleReader(parts.target, wire.features)
+        target.reader = EagleReader(parts.target, wire.features, target.layers)
         draft = EagleModel(
             parts.draft, wire.fusion, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft
         )

@@ -150,9 +150,9 @@ class ModelDraft:
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         assert layout.draft is not None
         self._confidence.learn(self._kinds.pop(row.index, []), accepted)
-        # where the draft's own states stood in for the target's, its K/V are a guess;
+        # where the draft's own state stood in for the target's, its K/V are a guess;
         # the last draft token was never fed, so full acceptance leaves its slot empty
-        if drafted and not layout.draft.model.reads_features:
+        if drafted and not layout.draft.model.carries_state:
             layout.draft.valid[row.index] += min(accepted, drafted - 1)
 
 

@@ -86,7 +86,7 @@ class Layout(ABC):
         self.strict = plan.strict
         self.rows: list[Sequence] = []
         if self.draft is not None and self.keeps_cache:
-            beside(self.draft, self.target.store, self.draft.store)
+            self.draft.model.connect(target, self.target.store, self.draft.store)
 
     @property
     def sides(self) -> list[Side]:
@@ -223,12 +223,6 @@ class Layout(ABC):
             have = min(count, row.length)
             block[place, count - have :] = row.tokens[row.length - have :]
         return to_device(torch.from_numpy(block), device)
-
-
-def beside(draft: Side, targets: KVStore, drafts: KVStore) -> None:
-    """Let an EAGLE-style draft find the target's vectors. A layout lays both stores out alike."""
-    if draft.model.reads_features:
-        targets.keeps_features, drafts.beside = True, targets
 
 
 def trailing_spans(ids: LedgerArray, start: int) -> tuple[Span, ...]:

@@ -35,7 +35,7 @@ def eagle_pair() -> Pair:
     fusion = Fusion(WIDTH).double()
     layers = llama(VOCABULARY, 2, 128, 0.3).double().eval()
     target = LanguageModel(deepcopy(pair.target.hf), eos_ids=(2,), name="target")
-    target.reader = EagleReader(target.hf, features)
+    target.reader = EagleReader(target.hf, features, target.layers)
     draft = EagleModel(layers, fusion, eos_ids=(2,), name="features")
     return replace(pair, target=target, draft=draft)
 
