@@ -12,21 +12,19 @@ import random
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from engine.records.fold import totals_of
+from engine.records.row import PoolRow, RowRound, Span
 from engine.records.schema import (
     PairInfo,
     Phases,
-    PoolRow,
     Prompt,
     Record,
     RoundRecord,
-    RowRound,
     RowSummary,
     RunHeader,
-    Span,
     Summary,
-    Violation,
-    totals_of,
 )
+from engine.records.violation import Violation
 
 PROMPTS = (
     "The capital of France is",
@@ -332,7 +330,7 @@ def one_round(
                     Violation(
                         invariant="I2",
                         row=row.index,
-                        message=f"positions {position + accepted} to "
+                        note=f"positions {position + accepted} to "
                         f"{position + len(draft_token_ids) - 1} were skipped",
                         since=number,
                     )
@@ -346,7 +344,7 @@ def one_round(
                     Violation(
                         invariant="I1",
                         row=None,
-                        message="padding piles up: the smallest padding is not 0",
+                        note="padding piles up: the smallest padding is not 0",
                         since=3,
                     )
                 )
@@ -381,7 +379,6 @@ def one_round(
                 kept=kept,
                 text="".join(vocabulary.pieces[token] for token in committed),
                 finish_reason=row.finished or None,
-                why={"grouped": "grouped", "fallback": "fallback"}.get(kind, ""),
                 waited=max(0, waited),
             )
         )

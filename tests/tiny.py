@@ -14,7 +14,9 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 from engine.config.settings import Settings
 from engine.models.causal_lm import LanguageModel
 from engine.pairs.load import Pair
-from engine.records.schema import PairInfo, Prompt, RoundRecord, RowRound, Summary, Violation
+from engine.records.row import RowRound
+from engine.records.schema import PairInfo, Prompt, RoundRecord, Summary
+from engine.records.violation import Violation
 from engine.runs.run import Run
 from engine.text.tokenizer import Tokenizer
 

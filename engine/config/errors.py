@@ -28,12 +28,14 @@ class OutOfMemory(RunError):
         round: rounds that were done by then.
         lengths: by request index: rows that got further in the round that failed, and how
             many committed tokens they had before it.
+        lower: settings that could be lowered, and their present values.
     """
 
-    def __init__(self, message: str, round: int = 0, lengths: Mapping[int, int] = {}) -> None:
-        self.round = round
-        self.lengths = lengths
-        super().__init__(message)
+    def __init__(self, round: int, lengths: Mapping[int, int], lower: Mapping[str, int]) -> None:
+        self.round, self.lengths, self.lower = round, lengths, lower
+        options = [f"--{name.replace('_', '-')} ({value})" for name, value in lower.items()]
+        way_out = f"lower {' or '.join(options)}" if options else "take a smaller model or dtype"
+        super().__init__(f"out of memory in round {round + 1}: {way_out}")
 
 
 def is_out_of_memory(error: BaseException) -> bool:

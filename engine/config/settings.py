@@ -126,17 +126,6 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
         """The largest K that these settings allow."""
         return LARGEST_AUTO if self.draft_tokens == "auto" else self.draft_tokens
 
-    @property
-    def warning(self) -> str:
-        """What makes the outputs other than the target's, for whoever reads them; else ""."""
-        if self.force_accept is None:
-            return ""
-        spread = f" ± {self.force_spread:g}" if self.force_spread else ""
-        return (
-            f"acceptance is forced at a rate of {self.force_accept:g}{spread}: "
-            "the texts are not what the target would write"
-        )
-
 
 def _check_name(option: str, value: str, allowed: tuple[str, ...]) -> None:
     if value not in allowed:

@@ -78,7 +78,6 @@ class Benchmark(msgspec.Struct, frozen=True, kw_only=True):
     """The result of `bench`."""
 
     schema: str = SCHEMA
-    warning: str = ""
     """Where acceptance was forced: that it was, and at what rate."""
     pair: PairInfo
     settings: dict[str, object]
@@ -136,7 +135,6 @@ def bench(
     header = Run(pair, settings, ()).header()
     told = {k: v for k, v in header.settings.items() if k not in ("method", "batch_size")}
     return Benchmark(
-        warning=settings.warning,
         pair=pair.info,
         settings=told,
         machine=machine(),

@@ -11,8 +11,8 @@ from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 
 from engine.config.settings import Settings
-from engine.evaluation.divergence import Answer
 from engine.evaluation.oracle import Oracle
+from engine.records.divergence import Answer
 from engine.records.schema import OracleRecord, OracleRow, Prompt
 
 AT_ONCE = 8

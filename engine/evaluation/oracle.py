@@ -22,7 +22,7 @@ from torch import Tensor
 
 from engine.config.errors import UserError
 from engine.config.settings import Settings
-from engine.evaluation.divergence import Answer
+from engine.records.divergence import Answer
 from engine.records.schema import Prompt
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens, NoDraft

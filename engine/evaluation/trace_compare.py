@@ -30,9 +30,6 @@ from engine.records.trace import read_trace
 LARGEST = 4
 """Lanes at most."""
 
-UNLIKE = "the prompts differ"
-"""How the notice begins that not every row can be compared."""
-
 
 def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
     """The records of these traces as one stream.
@@ -53,7 +50,7 @@ def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
         lanes += _lanes_of(path, name, oracle, notices)
     if len(lanes) > LARGEST:
         raise UserError(f"{len(lanes)} lanes in these traces; at most {LARGEST} fit side by side")
-    yield from _level(lanes, oracle, names[0], notices)
+    yield from _level(lanes, oracle, names[0])
 
 
 def names_of(paths: Sequence[Path]) -> list[str]:
@@ -86,10 +83,6 @@ def _lanes_of(
     return [iter(lanes[lane]) for lane in sorted(lanes)]
 
 
-def _runs_own(records: Iterator[Record]) -> Iterator[LaneRecord]:
-    return (record for record in records if not isinstance(record, OracleRecord | TickRecord))
-
-
 def _noted(path: Path, name: str, notices: list[str]) -> Iterator[Record]:
     """Records of a trace; what is wrong with it is told with its name."""
     told: list[str] = []
@@ -101,15 +94,12 @@ def _level(
     streams: Sequence[Iterator[LaneRecord]],
     oracle: Sequence[OracleRecord],
     name: str,
-    notices: list[str],
 ) -> Iterator[Record]:
     lanes = [_Lane(number, stream) for number, stream in enumerate(streams)]
     headers = [lane.header for lane in lanes]
     for lane in lanes:
         yield replace(lane.header, lane=lane.number, lanes=len(lanes))
-    shared = {prompt.index for prompt in _shared(headers)}
-    if len(shared) < max(len(header.prompts) for header in headers):
-        notices.append(_unlike(len(shared)))
+    shared = {prompt.index for prompt in shared_prompts(headers)}
     measure = None if oracle else Measure(name, headers)
     if measure is None:
         for record in oracle:
@@ -129,14 +119,6 @@ def _level(
             yield from measure.of(made)
         if any(isinstance(record, RoundRecord) for record in made):
             yield TickRecord(tick=tick, rounds={lane.number: lane.round for lane in lanes})
-
-
-def _unlike(shared: int) -> str:
-    """What is told of traces whose prompts are not the same."""
-    if not shared:
-        return f"{UNLIKE}: no row has the same prompt in all traces, so that none is compared"
-    rows = "row has" if shared == 1 else "rows have"
-    return f"{UNLIKE}: only {shared} {rows} the same prompt in all traces and can be compared"
 
 
 class _Lane:
@@ -174,7 +156,7 @@ class Measure:
 
     def __init__(self, name: str, headers: Sequence[RunHeader]) -> None:
         self._name = name
-        self._prompts = {prompt.index: len(prompt.ids) for prompt in _shared(headers)}
+        self._prompts = {prompt.index: len(prompt.ids) for prompt in shared_prompts(headers)}
 
     def begin(self) -> OracleRecord:
         """Before the first round: which rows can be compared."""
@@ -205,7 +187,7 @@ class Measure:
                 yield OracleRecord(rows=rows, name=self._name)
 
 
-def _shared(headers: Sequence[RunHeader]) -> list[Prompt]:
+def shared_prompts(headers: Sequence[RunHeader]) -> list[Prompt]:
     """The prompts of the first run that are the same in all of them."""
     others = [{prompt.index: prompt.ids for prompt in header.prompts} for header in headers[1:]]
     return [

@@ -11,16 +11,9 @@ import msgspec
 from engine.config.errors import UserError
 from engine.config.methods import BROKEN_METHODS, CORRECT_METHODS, METHODS, check_method
 from engine.config.settings import Settings
-from engine.evaluation.divergence import (
-    Answer,
-    Divergence,
-    RowTrail,
-    agreement,
-    attribute,
-    cut_at_eos,
-    trails_of,
-)
 from engine.evaluation.oracle import Oracle
+from engine.records.divergence import Answer, Divergence, agreement, attribute, cut_at_eos
+from engine.records.fold import RowFold, fold_rows
 from engine.records.schema import PairInfo, Prompt, RoundRecord, RowSummary, RunHeader
 from engine.runs.run import Run
 
@@ -96,8 +89,8 @@ def verify(
     """
     if not settings.sampling.greedy:
         raise UserError("equality of outputs is defined for greedy decoding: use --temperature 0")
-    if settings.warning:
-        raise UserError(f"nothing can be verified: {settings.warning}")
+    if settings.force_accept is not None:
+        raise UserError("nothing can be verified where acceptance is forced: no --force-accept")
     for name in methods:
         check_method(name)
     oracle = oracle or Oracle(pair)
@@ -149,7 +142,7 @@ def judge(
     eos_ids: Sequence[int],
 ) -> MethodVerdict:
     """Compare one finished run with the oracle's answers."""
-    trails = trails_of(rounds)
+    trails = fold_rows(rounds)
     summary = run.summary()
     for row in summary.rows:
         _keep_output(trails, row)
@@ -168,7 +161,7 @@ def judge(
     )
 
 
-def _keep_output(trails: dict[int, RowTrail], row: RowSummary) -> None:
+def _keep_output(trails: dict[int, RowFold], row: RowSummary) -> None:
     """Compare what the method gives as a row's output, where that is not all it committed."""
     trail = trails.get(row.index)
     if trail is not None:
@@ -178,7 +171,7 @@ def _keep_output(trails: dict[int, RowTrail], row: RowSummary) -> None:
 
 
 def rates(
-    trails: dict[int, RowTrail], answers: Sequence[Answer], eos_ids: Sequence[int] | None
+    trails: dict[int, RowFold], answers: Sequence[Answer], eos_ids: Sequence[int] | None
 ) -> Rates:
     """Exact and partial agreement over all rows.
 

@@ -17,7 +17,8 @@ from engine.methods.hf_defaults import causal, default_positions
 from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import EMPTY, LedgerArray, Write
-from engine.records.schema import Prompt, Span
+from engine.records.row import Span
+from engine.records.schema import Prompt
 from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout, Plan, Synchronised
 from engine.rounds.ledger_spans import ledger_spans

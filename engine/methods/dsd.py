@@ -20,7 +20,7 @@ from engine.methods.hf_defaults import causal, counted_positions, default_positi
 from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import LedgerArray, Write
-from engine.records.schema import Span
+from engine.records.row import Span
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout, Plan, Synchronised

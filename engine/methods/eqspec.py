@@ -13,7 +13,7 @@ from torch import Tensor
 
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray, Write
-from engine.records.schema import Span
+from engine.records.row import Span
 from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.method import Method
 from engine.rounds.sequence import Sequence

@@ -15,7 +15,7 @@ import numpy as np
 from engine.methods.eqspec import SLACK, Rectangle
 from engine.models.causal_lm import LanguageModel
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray
-from engine.records.schema import PoolRow, Span
+from engine.records.row import PoolRow, Span
 from engine.rounds.layout import Layout, Plan, Synchronised
 from engine.rounds.method import Method
 from engine.rounds.prefill import prefill
@@ -163,14 +163,8 @@ class PoolSchedule(Schedule):
         rows = group[: self.batch_size]
         neighbours = self._nearest(first, pool)
         grouped = len(rows) == len(neighbours) or 2 * len(rows) > len(neighbours)
-        if grouped:
-            why = f"group of {len(rows)} at length {rows[0].length}"
-        else:
+        if not grouped:
             rows = neighbours
-            spread = max(r.length for r in rows) - min(r.length for r in rows)
-            why = f"fallback: largest group {len(group)}, padded by up to {spread}"
-        if starving:
-            why = f"row {first.index} waited {first.waited} rounds; " + why
         waiting = [row for row in pool if row not in rows]
         for row in waiting:
             row.waited += 1
@@ -178,7 +172,8 @@ class PoolSchedule(Schedule):
             admit=admit,
             rows=rows,
             kind="grouped" if grouped else "fallback",
-            why={row.index: why for row in rows},
+            starving=first.index if starving else None,
+            largest_group=len(group),
             pool=tuple(
                 PoolRow(row=row.index, content=row.length, waited=row.waited) for row in waiting
             ),

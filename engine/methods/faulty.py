@@ -15,7 +15,7 @@ from torch import Tensor
 
 from engine.methods.eqspec import SLACK, Rectangle
 from engine.models.kv_cache import EMPTY, LedgerArray
-from engine.records.schema import Span
+from engine.records.row import Span
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens
 from engine.rounds.layout import Synchronised

@@ -17,7 +17,7 @@ from engine.models.causal_lm import LanguageModel
 from engine.models.cuda_graphs import FixedShapes
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import LedgerArray, Write
-from engine.records.schema import Span
+from engine.records.row import Span
 from engine.rounds.layout import Layout, Plan, Synchronised, trailing_spans
 from engine.rounds.method import Method
 from engine.rounds.prefill import prefill

@@ -8,13 +8,16 @@ is meant for one row only.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
-from typing import NamedTuple
+from collections.abc import Iterator
+from typing import Any
 
 import msgspec
 
 from engine.config.errors import UserError
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.divergence import Divergence
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
+from engine.records.violation import Violation
 
 INVARIANTS = ("I1", "I2", "I3", "I4", "I5")
 
@@ -60,20 +63,23 @@ class Breakpoint(msgspec.Struct, frozen=True, kw_only=True):
         return f"{self.sign}{self.number:g}"
 
 
-class Hit(NamedTuple):
-    """A breakpoint that applied."""
+class Hit(msgspec.Struct, frozen=True, kw_only=True):
+    """A breakpoint that applied, and what was found."""
 
     breakpoint: Breakpoint
     lane: int
     round: int
-    row: int | None
-    why: str
-    """What was found, in words."""
-
-    @property
-    def message(self) -> str:
-        who = "" if self.row is None else f"row {self.row}: "
-        return f"{self.breakpoint} in round {self.round}: {who}{self.why}"
+    row: int | None = None
+    entry: RowRound | None = None
+    """The row's part of the round (finish, accept, token)."""
+    violation: Violation | None = None
+    """What broke (invariant, I1 … I5)."""
+    divergence: Divergence | None = None
+    """Where the row differs from the oracle (diverge)."""
+    padded: tuple[int, ...] = ()
+    """The rows that were padded (fallback)."""
+    share: float = 0.0
+    """Of the round's time that realignment took (realign)."""
 
 
 def parse_breakpoint(text: str) -> Breakpoint:
@@ -163,36 +169,33 @@ def compare(found: float, sign: str, number: float) -> bool:
     return found > number or (sign == ">=" and found == number)
 
 
-def of_round(point: Breakpoint, record: RoundRecord) -> Iterator[tuple[int | None, str]]:
-    """Where a breakpoint that needs this round alone applies: the rows, and why."""
+def hits_of_round(point: Breakpoint, record: RoundRecord) -> Iterator[Hit]:
+    """Where a breakpoint that needs this round alone applies."""
+
+    def hit(row: int | None = None, **found: Any) -> Hit:
+        return Hit(breakpoint=point, lane=record.lane, round=record.round, row=row, **found)
+
     if point.kind == "round" and record.round == point.number:
-        yield None, "it is this round"
+        yield hit()
     elif point.kind == "fallback" and record.kind == "fallback":
-        padded = [row.row for row in record.rows]
+        padded = tuple(row.row for row in record.rows)
         if point.row is None or point.row in padded:
-            yield point.row, f"no group of one length; rows {_names(padded)} were padded"
+            yield hit(point.row, padded=padded)
     elif point.kind == "realign" and record.seconds.total > 0:
         share = record.seconds.realign / record.seconds.total
         if compare(share, point.sign, point.number or 0.0):
-            yield None, f"realignment took {100 * share:.1f} % of the round"
+            yield hit(share=share)
     elif point.kind in ("finish", "accept", "token"):
         for row in record.rows:
-            why = _of_row(point, row) if point.row in (None, row.row) else ""
-            if why:
-                yield row.row, why
+            if point.row in (None, row.row) and _applies(point, row):
+                yield hit(row.row, entry=row)
 
 
-def _of_row(point: Breakpoint, row: RowRound) -> str:
+def _applies(point: Breakpoint, row: RowRound) -> bool:
     if point.kind == "finish":
-        return f"ended ({row.finish_reason})" if row.finish_reason else ""
+        return row.finish_reason is not None
     if point.kind == "token":
-        return f"committed token {point.number:g}" if point.number in row.committed else ""
+        return point.number in row.committed
     drafted = len(row.draft_token_ids)
     wanted = drafted if point.number is None else point.number
-    applies = drafted > 0 and compare(row.accepted, point.sign, wanted)
-    return f"{row.accepted} of {drafted} accepted" if applies else ""
-
-
-def _names(rows: Sequence[int]) -> str:
-    shown = ", ".join(str(row) for row in rows[:6])
-    return shown + (f" and {len(rows) - 6} more" if len(rows) > 6 else "")
+    return drafted > 0 and compare(row.accepted, point.sign, wanted)

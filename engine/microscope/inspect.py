@@ -18,7 +18,7 @@ from torch.nn.functional import one_hot, pad
 
 from engine.config.settings import Sampling
 from engine.models.causal_lm import LanguageModel
-from engine.records.schema import AcceptTest, BonusChoice
+from engine.records.row import AcceptTest, BonusChoice
 from engine.rounds.acceptance import Verdict
 from engine.rounds.draft_model import DraftTokens
 from engine.rounds.packed_logits import Logits

@@ -7,19 +7,19 @@ to which cell, at which position. A method that breaks its batch breaks it there
 from __future__ import annotations
 
 import numpy as np
+from msgspec.structs import replace
 
-from engine.config.counted import counted
 from engine.models.kv_cache import EMPTY, LedgerArray
-from engine.records.schema import Violation
+from engine.records.violation import CacheOf, InvariantName, Violation, ViolationKind
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
 from engine.rounds.side import MaskArray, Side
 
-CHECKED = ("I1", "I2", "I3", "I4", "I5")
+CHECKED: tuple[InvariantName, ...] = ("I1", "I2", "I3", "I4", "I5")
 
-Found = list[tuple[str, int | None, str]]
-"""Invariant, row (None: the batch) and what is wrong."""
+Found = list[Violation]
+"""What was found in a round; `Invariants.violations` adds since when it is so."""
 
 
 def checked(layout: Layout, accept: Acceptance) -> tuple[str, ...]:
@@ -48,16 +48,12 @@ class Invariants:
                 continue
             block = fed.columns[place, : len(verdict.draft_token_ids) + 1]
             own = np.concatenate([layout.read_columns(row, row.length - 1), block])
-            message = mask_fault(fed.masks[place], own, len(block), window)
-            if message:
-                found.append(("I4", row.index, message))
+            found += mask_faults(row, fed.masks[place], own, len(block), window)
             expected = row.length - 1 + np.arange(len(verdict.draft_token_ids) + 1)
             positions = fed.positions[place, : len(expected)]
             if not np.array_equal(positions, expected):
-                found.append(("I2", row.index, _position_fault(positions, expected)))
-            message = choice_fault(verdict)
-            if message:
-                found.append(("I5", row.index, message))
+                found.append(_wrong_position(row, positions, expected))
+            found += choice_faults(row, verdict)
         return found
 
     def after_synchronise(self, layout: Layout, rows: list[Sequence]) -> Found:
@@ -70,29 +66,21 @@ class Invariants:
         if layout.rectangular:
             found += rectangle_faults(layout, layout.rows)
         for side in layout.sides:
-            who = "target" if side is layout.target else "draft"
+            who: CacheOf = "target" if side is layout.target else "draft"
             for row in layout.rows:
                 if row.running and layout.keeps_cache:
                     found += cache_faults(layout, side, row, who)
         for row in rows:
-            message = end_fault(row)
-            if message:
-                found.append(("I5", row.index, message))
+            found += end_faults(row)
         return found
 
     def violations(self, round: int, found: Found) -> tuple[Violation, ...]:
         """Make records of what was found, with the round since which it is so."""
         seen: dict[tuple[str, int | None], Violation] = {}
-        for invariant, row, message in found:
-            since = self._since.setdefault((invariant, row), round)
-            key = (invariant, row)
-            if key not in seen:
-                seen[key] = Violation(
-                    invariant=invariant,  # type: ignore[arg-type]
-                    row=row,
-                    message=message,
-                    since=since,
-                )
+        for violation in found:  # a row shows the first one of each invariant
+            key = (violation.invariant, violation.row)
+            since = self._since.setdefault(key, round)
+            seen.setdefault(key, replace(violation, since=since))
         self._since = {key: since for key, since in self._since.items() if key in seen}
         return tuple(seen.values())
 
@@ -104,15 +92,19 @@ def rectangle_faults(layout: Layout, rows: list[Sequence]) -> Found:
     length = layout.length()
     for row, padding in zip(rows, paddings, strict=True):
         if padding + row.length + layout.stale(row) != length:
-            message = f"padding {padding} + content {row.length} ≠ length {length}"
-            found.append(("I1", row.index, message))
+            numbers = {"padding": padding, "content": row.length, "length": length}
+            found.append(
+                Violation(invariant="I1", row=row.index, kind="rectangle", numbers=numbers)
+            )
     if paddings and min(paddings) != 0:
-        message = f"padding piles up: every row has at least {min(paddings)}"
-        found.append(("I1", None, message))
+        numbers = {"least": min(paddings)}
+        found.append(Violation(invariant="I1", row=None, kind="padding", numbers=numbers))
     return found
 
 
-def mask_fault(masks: MaskArray, own: LedgerArray, queries: int, window: int) -> str:
+def mask_faults(
+    row: Sequence, masks: MaskArray, own: LedgerArray, queries: int, window: int
+) -> Found:
     """I4: the query of the last committed token attends to exactly the row's content, and
     each later query to one cell more: the one before it in the block. In layers with a
     window it is the newest of those cells alone.
@@ -130,22 +122,17 @@ def mask_fault(masks: MaskArray, own: LedgerArray, queries: int, window: int) ->
             expected[visible[-window:] if kind else visible] = True
             attended = mask[query]
             if not np.array_equal(attended, expected):
-                extra = int((attended & ~expected).sum())
-                missing = int((expected & ~attended).sum())
-                seen = (
-                    f"sees {counted(extra, 'cell')} that {_are(extra)} not its own" if extra else ""
-                )
-                missed = f"misses {missing} of its own" if missing else ""
-                where = f", through a window of {window}" if kind else ""
-                return f"query {query} {' and '.join(filter(None, (seen, missed)))}{where}"
-    return ""
+                numbers = {
+                    "query": query,
+                    "extra": int((attended & ~expected).sum()),
+                    "missing": int((expected & ~attended).sum()),
+                    "window": window if kind else 0,
+                }
+                return [Violation(invariant="I4", row=row.index, kind="mask", numbers=numbers)]
+    return []
 
 
-def _are(count: int) -> str:
-    return "is" if count == 1 else "are"
-
-
-def choice_fault(verdict: Verdict) -> str:
+def choice_faults(row: Sequence, verdict: Verdict) -> Found:
     """I5: each committed token is the target's choice at its place; for sampling, each
     acceptance is what its draw says, and a token that was just rejected (the draft likes it
     better than the target, so the residual has none of it) is not drawn after all."""
@@ -153,78 +140,78 @@ def choice_fault(verdict: Verdict) -> str:
     for test in drawn:
         assert test.draw is not None
         if (test.draw * test.draft_prob < test.target_prob) != test.accepted:
-            return f"token {test.token} was judged against its draw"
+            return [_wrong_choice(row, "draw", token=test.token)]
     if drawn:
         last = drawn[-1]
         rejected = last.token if not last.accepted and len(drawn) == verdict.accepted + 1 else None
         if rejected is not None and verdict.bonus == rejected:
-            return f"token {rejected} was rejected, and committed in place of the target's own"
-        return ""
-    for place, token in enumerate(verdict.block):
-        if place < len(verdict.choices) and token != verdict.choices[place]:
-            return (
-                f"token {place} of the block is {token}, the target chose {verdict.choices[place]}"
-            )
-    return ""
+            return [_wrong_choice(row, "rejected", token=rejected)]
+        return []
+    for place, (token, choice) in enumerate(zip(verdict.block, verdict.choices, strict=False)):
+        if token != choice:
+            return [_wrong_choice(row, "choice", place=place, expected=choice, found=token)]
+    return []
 
 
-def end_fault(row: Sequence) -> str:
+def end_faults(row: Sequence) -> Found:
     """I5: nothing follows a row's end."""
     generated = row.tokens[row.prompt_length :]
     ends = np.flatnonzero(np.isin(generated[:-1], np.array([*row.eos_ids], np.int64)))
     if len(ends):
         at = int(ends[0])
         more = len(generated) - 1 - at
-        verb = "follows" if more == 1 else "follow"
-        return f"the row ended with token {generated[at]}, {more} more {verb}"
+        return [_wrong_choice(row, "after_end", token=int(generated[at]), more=more)]
     if row.length > max(row.limit, row.prompt_length):
-        return f"{row.length} tokens are committed, the row's limit is {row.limit}"
-    return ""
+        return [_wrong_choice(row, "over_limit", length=row.length, limit=row.limit)]
+    return []
 
 
-def cache_faults(layout: Layout, side: Side, row: Sequence, who: str) -> Found:
+def _wrong_choice(row: Sequence, kind: ViolationKind, **numbers: int) -> Violation:
+    return Violation(invariant="I5", row=row.index, kind=kind, numbers=numbers)
+
+
+def cache_faults(layout: Layout, side: Side, row: Sequence, model: CacheOf) -> Found:
     """I2 and I3: the valid slots hold the committed tokens in order, at positions 0, 1, 2, …
 
     K/V that were computed at another position are not the row's own, whatever their token
     is: they break I3 as well.
     """
     faults: Found = []
+
+    def broken(kind: ViolationKind, **numbers: int) -> None:
+        faults.append(
+            Violation(invariant="I3", row=row.index, kind=kind, model=model, numbers=numbers)
+        )
+
     count = side.valid[row.index]
-    if who == "target" and count != row.length - 1:
-        message = f"the cache holds {counted(count, 'token')}, {row.length - 1} are due"
-        faults.append(("I3", row.index, message))
+    if model == "target" and count != row.length - 1:
+        broken("cache_length", expected=row.length - 1, found=count)
         count = min(count, row.length - 1)
     cells = layout.content_cells(side, row, count)
     held = side.store.ids.reshape(-1)[cells]
     wrong = np.flatnonzero(held != row.tokens[:count])
     if len(wrong):
         at = int(wrong[0])
-        due = row.tokens[at]
-        what = (
-            f"is empty, token {due} is due"
-            if held[at] == EMPTY
-            else f"holds token {held[at]}, not {due}"
-        )
-        message = f"cache slot {at} of the {who} {what}"
-        faults.append(("I3", row.index, message))
+        found, expected = int(held[at]), int(row.tokens[at])
+        if found == EMPTY:
+            broken("cache_empty", slot=at, expected=expected)
+        else:
+            broken("cache_token", slot=at, expected=expected, found=found)
     positions = side.store.positions.reshape(-1)[cells]
     off = np.flatnonzero(positions != np.arange(count))
     if len(off) and not len(wrong):  # another token's K/V carry another token's position
-        message = f"{who}: " + _position_fault(positions, np.arange(count))
-        faults.append(("I2", row.index, message))
+        faults.append(_wrong_position(row, positions, np.arange(count), model))
         at = int(off[0])
-        message = f"cache slot {at} of the {who} was computed at position {positions[at]}, not {at}"
-        faults.append(("I3", row.index, message))
+        broken("cache_position", slot=at, found=int(positions[at]))
     return faults
 
 
-def _position_fault(
+def _wrong_position(
+    row: Sequence,
     fed: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
     expected: np.ndarray[tuple[int, ...], np.dtype[np.int64]],
-) -> str:
+    model: CacheOf = "",
+) -> Violation:
     at = int(np.flatnonzero(fed != expected)[0])
-    due, got = int(expected[at]), int(fed[at])
-    if got < due:
-        return f"content token {due} was fed at position {got}"
-    first = "position" if got == due + 1 else f"positions {due} to"
-    return f"{first} {got - 1} {'was' if got == due + 1 else 'were'} skipped"
+    numbers = {"expected": int(expected[at]), "found": int(fed[at])}
+    return Violation(invariant="I2", row=row.index, kind="position", model=model, numbers=numbers)

@@ -15,7 +15,8 @@ from engine.microscope.invariants import Found
 from engine.models.causal_lm import LanguageModel
 from engine.models.forward_input import Feed
 from engine.models.kv_cache import KVStore, Write
-from engine.records.schema import Span
+from engine.records.row import Span
+from engine.records.violation import Violation
 from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
 
@@ -102,8 +103,15 @@ def audit(
             bad = auditor.ghosts(layout, row)
             if bad:
                 ghosts[row.index] = bad
-                message = f"ghosts: K/V of slot {_ranges(bad)} are not the row's own"
-                found.append(("I3", row.index, message))
+                found.append(
+                    Violation(
+                        invariant="I3",
+                        row=row.index,
+                        kind="ghosts",
+                        model="target",
+                        slots=tuple(bad),
+                    )
+                )
     return found, ghosts
 
 
@@ -131,14 +139,3 @@ def mark_ghosts(spans: tuple[Span, ...], ghosts: list[int]) -> tuple[Span, ...]:
             )
             start = at
     return tuple(marked)
-
-
-def _ranges(indices: list[int]) -> str:
-    """17, 18, 19, 23 → "17–19, 23"."""
-    parts: list[list[int]] = []
-    for index in indices:
-        if parts and parts[-1][1] == index - 1:
-            parts[-1][1] = index
-        else:
-            parts.append([index, index])
-    return ", ".join(str(a) if a == b else f"{a}–{b}" for a, b in parts)

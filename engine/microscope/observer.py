@@ -8,7 +8,8 @@ from engine.microscope.inspect import Inspection
 from engine.microscope.invariants import Found, Invariants, checked
 from engine.microscope.kv_audit import Audit, audit, mark_ghosts
 from engine.microscope.round_record import RowAsRead, row_record, rows_as_read
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import DraftChoice, RoundRecord
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.observer import Costs, Judged
@@ -52,7 +53,7 @@ class Microscope:
             verdicts = self._inspection.look(judged.logits, judged.drafted, rows, verdicts)
         self._judged, self._verdicts = judged, verdicts
         self._found = self._invariants.before_commit(self._layout, rows, verdicts)
-        self._read = rows_as_read(self._layout, rows, verdicts, judged.chosen.why)
+        self._read = rows_as_read(self._layout, rows, verdicts)
         return verdicts
 
     def synchronised(self, committed: list[list[int]], done: Synchronised) -> None:
@@ -68,7 +69,7 @@ class Microscope:
         ]
         if self._auditor is not None:
             faults, ghosts = audit(self._auditor, self._layout, rows)
-            self._found = faults + self._found  # a row shows its first message
+            self._found = faults + self._found  # of each invariant a row shows the first
             self._entries = [
                 replace(entry, kept=mark_ghosts(entry.kept, ghosts.get(entry.row, [])))
                 for entry in self._entries
@@ -83,9 +84,11 @@ class Microscope:
             length=layout.length() if layout.rows else 0,
             length_before=judged.length,
             draft_tokens=judged.choice.draft_tokens,
-            draft_reason=judged.choice.reason,
+            draft_choice=DraftChoice(note=judged.choice.reason) if judged.choice.reason else None,
             kind=judged.chosen.kind,
             pool=judged.chosen.pool,
+            starving=judged.chosen.starving,
+            largest_group=judged.chosen.largest_group,
             queued=costs.queued,
             admitted=tuple(row.index for row in judged.chosen.admit),
             left=tuple(row.row for row in entries if row.finish_reason is not None),

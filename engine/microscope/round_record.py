@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from engine.models.windows import mark_hidden
-from engine.records.schema import RowRound, Span
+from engine.records.row import RowRound, Span
 from engine.rounds.acceptance import Verdict
 from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.sequence import Sequence
@@ -24,7 +24,6 @@ class RowAsRead:
         positions: fed for [last committed, d1 … dK].
         spans: the row in memory.
         waited: rounds since it last took part.
-        why: why the scheduler put it there.
     """
 
     place: int
@@ -32,12 +31,9 @@ class RowAsRead:
     positions: tuple[int, ...]
     spans: tuple[Span, ...]
     waited: int
-    why: str
 
 
-def rows_as_read(
-    layout: Layout, rows: list[Sequence], verdicts: list[Verdict], why: dict[int, str]
-) -> list[RowAsRead]:
+def rows_as_read(layout: Layout, rows: list[Sequence], verdicts: list[Verdict]) -> list[RowAsRead]:
     """What the target read, row by row."""
     fed = layout.target.last
     return [
@@ -47,7 +43,6 @@ def rows_as_read(
             positions=tuple(fed.positions[place, : len(verdict.draft_token_ids) + 1].tolist()),
             spans=_fed_spans(layout, row, verdict, fed.masks[place]),
             waited=row.waited,
-            why=why.get(row.index, ""),
         )
         for place, (row, verdict) in enumerate(zip(rows, verdicts, strict=True))
     ]
@@ -112,7 +107,6 @@ def row_record(
         kept=_kept_spans(layout, row) if stays else kept,
         finish_reason=row.finish_reason,
         error=row.error,
-        why=read.why,
         waited=read.waited,
         tests=verdict.tests,
         choice=verdict.choice,

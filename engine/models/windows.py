@@ -19,7 +19,7 @@ import torch
 from msgspec.structs import replace
 from torch import Tensor
 
-from engine.records.schema import Span
+from engine.records.row import Span
 
 Flags = np.ndarray[tuple[int, ...], np.dtype[np.bool_]]
 

@@ -11,6 +11,7 @@ import csv
 from collections.abc import Iterable, Iterator
 from typing import Any, TextIO
 
+from engine.records.row import RowRound
 from engine.records.schema import (
     ChangeRecord,
     Failure,
@@ -18,7 +19,6 @@ from engine.records.schema import (
     Phases,
     Record,
     RoundRecord,
-    RowRound,
     RunHeader,
     TickRecord,
 )
@@ -57,7 +57,9 @@ def chrome_events(records: Iterable[Record]) -> Iterator[Event]:
         if isinstance(record, RoundRecord):
             yield from track.round(record)
         elif isinstance(record, ChangeRecord):
-            yield track.mark(f"change: {record.what}", "p", {"round": record.round})
+            changed = [f"{name} = {record.settings.get(name)}" for name in record.changed]
+            name = record.note or ", ".join(changed) or record.kind
+            yield track.mark(f"change: {name}", "p", {"round": record.round})
         elif isinstance(record, Failure):
             yield track.mark(f"failure: {record.message}", "p", {"round": record.round})
 
@@ -119,7 +121,8 @@ class _Track:
             if key not in self._broken:
                 self._broken.add(key)
                 who = "batch" if violation.row is None else f"row {violation.row}"
-                yield self.mark(f"{violation.invariant} {who}: {violation.message}", "t", {})
+                name = f"{violation.invariant} {who}: {violation.kind or violation.note}"
+                yield self.mark(name, "t", dict(violation.numbers))
 
     def mark(self, name: str, scope: str, args: Event) -> Event:
         return self._event("i", name=name, ts=round(self._now, 3), s=scope, args=args)
@@ -174,7 +177,7 @@ def _line(record: RoundRecord, row: RowRound, method: str) -> list[Any]:
         row.kv_length,
         row.draft_kv_length,
         row.finish_reason or "",
-        row.why,
+        row.note,
         row.waited,
         record.length,
         *(

@@ -14,138 +14,10 @@ from typing import Literal
 
 import msgspec
 
-SCHEMA = "batchspec/trace/2"
+from engine.records.row import PoolRow, RowRound
+from engine.records.violation import Violation
 
-SpanKind = Literal["pad", "content", "stale", "ghost"]
-
-
-class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A run of neighbouring cells (columns) of one row of the target's state, left to right.
-
-    kind "pad": padding. "content": committed tokens `first … first + length − 1`
-    of the row. "stale": slots whose K/V belong to no committed token (`tokens`
-    says which were written there, where known). "ghost": a slot that counts as
-    valid but whose K/V are not the row's own.
-    """
-
-    kind: SpanKind
-    length: int
-    first: int = 0
-    """Index of the first cell's token among the row's committed tokens (content, ghost)."""
-    tokens: tuple[int, ...] = ()
-    """Token ids of the cells, where they are not committed tokens of the row (stale, pad)."""
-    position: int | None = None
-    """Position ID that was fed for the first cell (the next cells count up from it);
-    None: none was fed."""
-    attended: bool = False
-    """Whether the row's queries may attend to these cells, in any layer."""
-    beyond: bool = False
-    """Whether the cells lie beyond the sliding window: the layers that have one see nothing
-    of them."""
-
-
-class AcceptTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one draft token was judged (design.md §3, sampling)."""
-
-    token: int
-    draft_prob: float = 1.0
-    target_prob: float = 0.0
-    draw: float | None = None
-    """u of the test u·q(x) < p(x); None for greedy decoding."""
-    accepted: bool = False
-    top: tuple[tuple[int, float], ...] = ()
-    """The target's best tokens at this place with their probabilities, best first."""
-
-
-class BonusChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How the target's own token was chosen (only where a run is inspected)."""
-
-    target_prob: float = 0.0
-    """p of it, by the target alone."""
-    residual_prob: float | None = None
-    """Its probability in norm(max(p − q, 0)), which it was drawn from after a rejection;
-    None: it was drawn from p, or chosen greedily."""
-    draw: float | None = None
-    """u of the draw; None for greedy decoding."""
-    top: tuple[tuple[int, float], ...] = ()
-    """The target's best tokens at this place with their probabilities, best first."""
-
-
-class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One row in one round."""
-
-    row: int
-    """Request index, in the order of the prompts."""
-    place: int = 0
-    """Row of the batch tensor; for slotspec the slot's number."""
-    draft_token_ids: tuple[int, ...] = ()
-    """The K_i drafted token ids."""
-    accepted: int = 0
-    """Length of the accepted prefix of the draft tokens, 0 … K_i."""
-    bonus: int | None = None
-    """The token that the target added after the accepted prefix; None where none was
-    added (an end inside the accepted prefix). dsd takes the draft's first wrong token for
-    it, and adds none when all are accepted."""
-    committed: tuple[int, ...] = ()
-    """Tokens that became final in this round, in order (cut at an end of the row)."""
-    before: int = 0
-    """Committed tokens of the row before the round (prompt included). Fewer than after the
-    row's last round where the run went back: what was committed beyond them is undone."""
-    content: int = 0
-    """Content length c after the round: all committed tokens."""
-    padding: int = 0
-    """Padding p after the round."""
-    delta: int = 0
-    """δ = p' − p, columns by which the row's state moved."""
-    kv_length: int = 0
-    """Slots of the target's cache that hold committed tokens, after the round."""
-    draft_kv_length: int = 0
-    """The same for the draft's cache."""
-    positions: tuple[int, ...] = ()
-    """Position IDs fed to the target for [last committed, draft tokens …]."""
-    fed: tuple[Span, ...] = ()
-    """The row as the target read it: its cache, then the block (last committed token and
-    draft tokens). The block's cells are spans as well: the last committed token is content,
-    the draft tokens are stale until they are committed."""
-    kept: tuple[Span, ...] = ()
-    """The row after synchronisation. Its last committed token is included as content,
-    though it has no K/V before the next round."""
-    text: str = ""
-    """Text that the committed tokens added."""
-    finish_reason: str | None = None
-    """eos, length, context, batch (stopped by the method) or error; None: still running."""
-    error: str | None = None
-    why: str = ""
-    """Why the scheduler put the row where it is: grouped, fallback, joined, …"""
-    waited: int = 0
-    """Rounds since the row last took part."""
-    tests: tuple[AcceptTest, ...] = ()
-    """Of the draft tokens, in order: the judged ones when sampling; all of them, those after
-    the first rejection too, where the run is inspected."""
-    choice: BonusChoice | None = None
-    """How `bonus` was chosen, where the run is inspected."""
-    forced: int = 0
-    """How many of the draft tokens, from the first on, were put into the draft's mouth."""
-    by_text: bool = False
-    """Whether the draft tokens are text (the row's own, or the pair's n-grams), and no model's."""
-
-
-class PoolRow(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """A row that is in the pool but took no part in the round."""
-
-    row: int
-    content: int
-    waited: int = 0
-
-
-class Violation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """An invariant that did not hold, in plain words."""
-
-    invariant: Literal["I1", "I2", "I3", "I4", "I5"]
-    row: int | None
-    message: str
-    since: int = 0
-    """The round in which this row first broke this invariant."""
+SCHEMA = "batchspec/trace/3"
 
 
 class Phases(msgspec.Struct, frozen=True, kw_only=True):
@@ -167,6 +39,16 @@ class Phases(msgspec.Struct, frozen=True, kw_only=True):
         return Phases(**{name: getattr(self, name) + getattr(other, name) for name in names})
 
 
+class DraftChoice(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Why a round has its K (`--draft-tokens auto`)."""
+
+    reason: Literal["", "measuring", "trial", "fastest"] = ""
+    paces: dict[int, float] = {}
+    """By K, tokens per row and second of its latest rounds."""
+    note: str = ""
+    """What another program, or an older version, has to say of it."""
+
+
 class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="round"):
     """One round: draft → verify → accept → synchronise, for the rows chosen."""
 
@@ -181,10 +63,14 @@ class RoundRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True,
     """L when the round began, the block not counted."""
     draft_tokens: int = 0
     """K of this round, before the rows' own limits."""
-    draft_reason: str = ""
+    draft_choice: DraftChoice | None = None
     """Why this K, where it is chosen by `--draft-tokens auto`."""
     kind: Literal["batch", "grouped", "fallback", "slots"] = "batch"
     pool: tuple[PoolRow, ...] = ()
+    starving: int | None = None
+    """The row that went first since it had waited too long (exspec)."""
+    largest_group: int = 0
+    """Rows of the largest group of one length, among those in the pool (exspec)."""
     queued: int = 0
     """Prompts not yet admitted."""
     admitted: tuple[int, ...] = ()
@@ -263,8 +149,6 @@ class RunHeader(msgspec.Struct, frozen=True, kw_only=True, tag="header"):
     prompts: tuple[Prompt, ...] = ()
     pieces: dict[int, str] = {}
     versions: dict[str, str] = {}
-    warning: str = ""
-    """What makes the outputs other than the target's, in words (synthetic acceptance)."""
 
 
 class RowSummary(msgspec.Struct, frozen=True, kw_only=True):
@@ -354,22 +238,40 @@ class TickRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, 
     """What the lanes are kept level in: round, tokens or time."""
 
 
+ChangeKind = Literal["settings", "fork", "prompts", "back", "forced", "memory"]
+"""What was changed; `memory`: none was left for the round, and the run waits."""
+
+
 class ChangeRecord(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True, tag="change"):
     """From the next round on the lane runs otherwise; its rows keep what they committed."""
 
     lane: int = 0
     round: int = 0
     """Rounds that the lane had done by then."""
-    what: str = ""
-    """In words: "K = 3"."""
+    kind: ChangeKind = "settings"
     method: str = ""
     settings: dict[str, object] = {}
     """All that are in force from now on, as in the header; empty: as they were."""
-    held: bool = False
-    """Whether the run holds here by itself, and `what` says why: memory ran out."""
+    changed: tuple[str, ...] = ()
+    """Names of the settings that differ from those before (`settings`, `fork`)."""
     prompts: tuple[Prompt, ...] = ()
-    """Prompts that joined the queue."""
+    """Prompts that joined the queue (`prompts`)."""
+    back: int = 0
+    """The round after which the rows stand again (`back`)."""
+    rows: tuple[int, ...] = ()
+    """The rows that went back (`back`), or that are to draft `token_ids` (`forced`)."""
+    token_ids: tuple[int, ...] = ()
+    """What a row's draft is to say next (`forced`)."""
+    lower: dict[str, int] = {}
+    """Settings that could be lowered, and their present values (`memory`)."""
+    note: str = ""
+    """What another program, or an older version, has to say of it."""
     pieces: dict[int, str] = {}
+
+    @property
+    def held(self) -> bool:
+        """Whether the run holds here by itself."""
+        return self.kind == "memory"
 
 
 LaneRecord = RunHeader | RoundRecord | ChangeRecord | Summary | Failure
@@ -377,53 +279,3 @@ LaneRecord = RunHeader | RoundRecord | ChangeRecord | Summary | Failure
 
 Record = LaneRecord | OracleRecord | TickRecord
 """Any record of the stream."""
-
-
-class Tally:
-    """Adds up the rounds of one lane as they come, and keeps none of them."""
-
-    def __init__(self) -> None:
-        self.rounds = 0
-        self._phases = Phases()
-        self._committed = self._accepted = self._row_rounds = self._moved = 0
-        self._kinds = {"grouped": 0, "fallback": 0}
-
-    def add(self, record: RoundRecord) -> None:
-        self.rounds += 1
-        self._phases = self._phases + record.seconds
-        self._moved += record.realign_bytes
-        self._row_rounds += len(record.rows)
-        self._accepted += sum(row.accepted for row in record.rows)
-        self._committed += sum(len(row.committed) for row in record.rows)
-        if record.kind in self._kinds:
-            self._kinds[record.kind] += 1
-
-    def totals(self, *, peak_memory_bytes: int = 0, output_tokens: int | None = None) -> Totals:
-        """What they add up to. `output_tokens` defaults to the committed tokens."""
-        seconds, phases = self._phases.total, self._phases
-        tokens = self._committed if output_tokens is None else output_tokens
-        row_rounds = self._row_rounds
-        return Totals(
-            output_tokens=tokens,
-            seconds=seconds,
-            tokens_per_second=tokens / seconds if seconds else 0.0,
-            rounds=self.rounds,
-            row_rounds=row_rounds,
-            accepted_per_row_round=self._accepted / row_rounds if row_rounds else 0.0,
-            seconds_by_phase=phases,
-            realign_share=phases.realign / seconds if seconds else 0.0,
-            realign_bytes=self._moved,
-            grouped_rounds=self._kinds["grouped"],
-            fallback_rounds=self._kinds["fallback"],
-            peak_memory_bytes=peak_memory_bytes,
-        )
-
-
-def totals_of(
-    rounds: list[RoundRecord], *, peak_memory_bytes: int = 0, output_tokens: int | None = None
-) -> Totals:
-    """Add up the rounds of one lane. `output_tokens` defaults to the committed tokens."""
-    tally = Tally()
-    for record in rounds:
-        tally.add(record)
-    return tally.totals(peak_memory_bytes=peak_memory_bytes, output_tokens=output_tokens)

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 import torch
 
 from engine.models.host_transfer import Crossing
-from engine.records.schema import AcceptTest, BonusChoice
+from engine.records.row import AcceptTest, BonusChoice
 from engine.rounds.draft_model import DraftTokens
 from engine.rounds.packed_logits import Logits
 from engine.rounds.rejection_sampler import Rejection

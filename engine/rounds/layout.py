@@ -13,7 +13,7 @@ from torch.nn.functional import pad
 from engine.models.causal_lm import LanguageModel
 from engine.models.host_transfer import to_device
 from engine.models.kv_cache import EMPTY, KVStore, LedgerArray
-from engine.records.schema import Span
+from engine.records.row import Span
 from engine.rounds.sequence import Sequence
 from engine.rounds.side import Side
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from engine.models.kv_cache import EMPTY, LedgerArray
-from engine.records.schema import Span, SpanKind
+from engine.records.row import Span, SpanKind
 from engine.rounds.side import MaskArray
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 
 from engine.models.host_transfer import to_device
 from engine.models.kv_cache import LedgerArray
-from engine.records.schema import AcceptTest
+from engine.records.row import AcceptTest
 from engine.rounds.sampling import ACCEPT, RESIDUAL, draw, uniform
 from engine.rounds.sequence import Sequence
 

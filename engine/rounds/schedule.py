@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections import deque
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Literal
 
-from engine.records.schema import PoolRow
+from engine.records.row import PoolRow
 from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
 
@@ -23,15 +23,17 @@ class Chosen:
         rows: the rows that take part, the new ones included; None: whatever the layout
             holds once the new rows are in.
         kind: how they are batched.
-        why: for a row, why it is where it is.
         pool: rows that wait.
+        starving: the row that goes first since it has waited too long.
+        largest_group: rows of the largest group of one length.
     """
 
     admit: list[Sequence]
     rows: list[Sequence] | None = None
     kind: RoundKind = "batch"
-    why: dict[int, str] = field(default_factory=dict)
     pool: tuple[PoolRow, ...] = ()
+    starving: int | None = None
+    largest_group: int = 0
 
 
 class Schedule(ABC):
@@ -87,6 +89,4 @@ class Continuous(Schedule):
         admit = self._take(self.batch_size - len(self.layout.rows))
         if not admit and not self.layout.rows:
             return None
-        first = len(self.layout.rows)
-        why = {row.index: f"joined: slot {place}" for place, row in enumerate(admit, first)}
-        return Chosen(admit=admit, kind="slots", why=why)
+        return Chosen(admit=admit, kind="slots")

@@ -21,7 +21,7 @@ import msgspec
 from engine.config.settings import Settings
 from engine.evaluation.compare import Log, failure_of
 from engine.evaluation.trace_compare import Measure
-from engine.records.fold import Standing
+from engine.records.fold import RunFold
 from engine.records.schema import (
     ChangeRecord,
     Failure,
@@ -32,7 +32,7 @@ from engine.records.schema import (
     Summary,
     TickRecord,
 )
-from engine.runs.intervene import difference
+from engine.runs.intervene import changed
 from engine.runs.run import Run
 
 if TYPE_CHECKING:
@@ -86,7 +86,7 @@ class Fork:
         header = msgspec.structs.replace(self.branch.header, lane=0, lanes=2)
         yield header
         yield msgspec.structs.replace(header, lane=1, fork=self.branch.number)
-        standing = Standing(header.prompts)
+        standing = RunFold(header.prompts)
         yield from self._shared(standing)
         yield from self._leave(standing)
         tick = self.branch.number
@@ -102,7 +102,7 @@ class Fork:
         finally:
             self._close()
 
-    def _shared(self, standing: Standing) -> Iterator[Record]:
+    def _shared(self, standing: RunFold) -> Iterator[Record]:
         """The rounds up to the fork, in both lanes, with all that was changed by then. The
         last one's tick is left to be told when the lanes have parted."""
         for record in self._past:
@@ -123,7 +123,7 @@ class Fork:
                 yield from self._measure.of([record])
                 self.rounds = {0: record.round, 1: record.round}
 
-    def _leave(self, standing: Standing) -> Iterator[Record]:
+    def _leave(self, standing: RunFold) -> Iterator[Record]:
         """The second lane begins where both stand."""
         branch = self.branch
         try:
@@ -135,7 +135,8 @@ class Fork:
         yield ChangeRecord(
             lane=1,
             round=branch.number,
-            what=difference(branch.was, branch.now),
+            kind="fork",
+            changed=changed(branch.was, branch.now),
             method=branch.now.method,
             settings=run.header().settings,
         )

@@ -9,13 +9,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from collections.abc import Sequence as Seq
 from contextlib import contextmanager
+from typing import Any
 
 import msgspec
 
 from engine.config.errors import UserError
 from engine.config.settings import Settings
 from engine.microscope.inspect import NotingSampler
-from engine.records.schema import ChangeRecord, Prompt
+from engine.records.schema import ChangeKind, ChangeRecord
 from engine.runs.run import Run
 from engine.text.prompts import PromptEntry, encode_prompts
 
@@ -36,19 +37,13 @@ def change(run: Run, settings: Settings) -> ChangeRecord:
         with _wanted_kept(run):
             run.restart(settings)
     header = run.header()
-    return _record(run, difference(was, settings), settings=header.settings)
+    return _record(run, changed=changed(was, settings), settings=header.settings)
 
 
-def difference(was: Settings, now: Settings) -> str:
-    """What differs, in words: "K = 3, B = 8"."""
+def changed(was: Settings, now: Settings) -> tuple[str, ...]:
+    """Names of the settings that differ."""
     old, new = _flat(was), _flat(now)
-    names = {"draft_tokens": "K", "batch_size": "B", "window": "W"}
-    changed = [
-        f"{names.get(name, name.replace('_', ' '))} = {value}"
-        for name, value in new.items()
-        if old[name] != value
-    ]
-    return ", ".join(changed) or "nothing changed"
+    return tuple(name for name, value in new.items() if old[name] != value)
 
 
 def _flat(settings: Settings) -> dict[str, object]:
@@ -74,7 +69,7 @@ def add_prompt(run: Run, text: str, chat: bool | None = None) -> ChangeRecord:
     prompt = msgspec.structs.replace(encoded, index=len(run.prompts))
     with _wanted_kept(run):
         run.join(prompt)
-    return _record(run, f"prompt {prompt.index} joins", prompts=(prompt,), ids=prompt.ids)
+    return _record(run, "prompts", prompts=(prompt,), ids=prompt.ids)
 
 
 def go_back(run: Run, lengths: Mapping[int, int], number: int) -> ChangeRecord:
@@ -88,7 +83,7 @@ def go_back(run: Run, lengths: Mapping[int, int], number: int) -> ChangeRecord:
     earlier = {row: length for row, length in lengths.items() if length < now.get(row, 0)}
     with _wanted_kept(run):
         run.restart(lengths=earlier)
-    return _record(run, f"{len(earlier)} rows stand as after round {number}")
+    return _record(run, "back", back=number, rows=tuple(earlier))
 
 
 def force(run: Run, row: int, text: str) -> ChangeRecord:
@@ -110,8 +105,9 @@ def force(run: Run, row: int, text: str) -> ChangeRecord:
         raise UserError("no draft model drafts anything in this run")
     tokens = tokens_of(run, text)
     loop.sampler.wanted[row] = tokens
-    said = "".join(run.pair.tokenizer.piece(token) for token in tokens)
-    return _record(run, f"row {row} is to draft “{said}”", ids=tokens)
+    record = _record(run, "forced", rows=(row,), token_ids=tokens, ids=tokens)
+    pieces = {token: run.pair.tokenizer.piece(token) for token in tokens}
+    return msgspec.structs.replace(record, pieces=pieces)
 
 
 @contextmanager
@@ -146,19 +142,18 @@ def tokens_of(run: Run, text: str) -> tuple[int, ...]:
 
 
 def _record(
-    run: Run,
-    what: str,
-    *,
-    settings: dict[str, object] | None = None,
-    prompts: tuple[Prompt, ...] = (),
-    ids: Seq[int] = (),
+    run: Run, kind: ChangeKind = "settings", *, ids: Seq[int] = (), **facts: Any
 ) -> ChangeRecord:
+    """The record of a change.
+
+    Args:
+        ids: token ids that it names.
+    """
     return ChangeRecord(
         lane=run.lane,
         round=run.loop.round,
-        what=what,
+        kind=kind,
         method=run.settings.method,
-        settings=settings or {},
-        prompts=prompts,
         pieces=run.new_pieces(ids),
+        **facts,
     )

@@ -39,31 +39,28 @@ def attempt(run: Run) -> RoundRecord | None:
         row.rounds, row.accepted, row.drafted = counted
         if row.length != length:
             lengths[row.index] = length
-    said = f"out of memory in round {number + 1}: {advice(run.settings)}"
-    raise OutOfMemory(said, number, lengths)
+    raise OutOfMemory(number, lengths, could_lower(run.settings))
 
 
 def _counts(row: Sequence) -> tuple[int, int, int, int]:
     return row.length, row.rounds, row.accepted, row.drafted
 
 
-def advice(settings: Settings) -> str:
-    """Which settings are to be lowered, and from what: "lower --batch-size (8) or …"."""
+def could_lower(settings: Settings) -> dict[str, int]:
+    """The two settings that take most memory and can be lowered, with their present values."""
     window = settings.window if settings.method == "exspec" else 0
     tokens = settings.draft_tokens if settings.method != "autoregressive" else 0
-    large = [
-        f"--{name} ({value})"
+    large = {
+        name: value
         for name, value, least in (
-            ("batch-size", settings.batch_size, 1),
+            ("batch_size", settings.batch_size, 1),
             ("window", window, settings.batch_size),
-            ("max-new-tokens", settings.max_new_tokens, 16),
-            ("draft-tokens", tokens, 1),
+            ("max_new_tokens", settings.max_new_tokens, 16),
+            ("draft_tokens", tokens, 1),
         )
         if isinstance(value, int) and value > least
-    ]
-    if not large:
-        return "take a smaller model or dtype"
-    return "lower " + " or ".join(large[:2])
+    }
+    return dict(list(large.items())[:2])
 
 
 def holding(run: Run, records: Iterator[Record]) -> Iterator[Record]:
@@ -79,12 +76,12 @@ def holding(run: Run, records: Iterator[Record]) -> Iterator[Record]:
         try:
             yield from records
         except OutOfMemory as error:
-            said, number, lengths = str(error), error.round, error.lengths
+            number, lengths, lower = error.round, error.lengths, error.lower
         else:
             return
         _let_go(run)
         run.restart(lengths=lengths, round=number)
-        yield ChangeRecord(lane=run.lane, round=number, what=said, held=True)
+        yield ChangeRecord(lane=run.lane, round=number, kind="memory", lower=dict(lower))
         records = run.remaining()
 
 

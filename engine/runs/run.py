@@ -18,16 +18,8 @@ from engine.microscope.kv_audit import Audit
 from engine.microscope.observer import Microscope
 from engine.models.cuda_graphs import require_graphs
 from engine.models.device_memory import peak_memory_bytes, require_memory
-from engine.records.fold import Standing
-from engine.records.schema import (
-    Prompt,
-    Record,
-    RowSummary,
-    RunHeader,
-    Summary,
-    Tally,
-    Totals,
-)
+from engine.records.fold import RunFold, Tally
+from engine.records.schema import Prompt, Record, RowSummary, RunHeader, Summary, Totals
 from engine.rounds.acceptance import Acceptance
 from engine.rounds.draft_model import Drafter
 from engine.rounds.draft_policy import Fixed
@@ -62,7 +54,7 @@ class Run:
         settings: Settings,
         prompts: Seq[Prompt],
         lane: int = 0,
-        standing: Standing | None = None,
+        standing: RunFold | None = None,
     ) -> None:
         self.pair = pair
         self.settings = settings.check()
@@ -79,10 +71,15 @@ class Run:
         if standing is not None:
             self.loop.round, self.loop.elapsed = standing.round, standing.elapsed
 
-    def _stand(self, standing: Standing) -> None:
+    def _stand(self, standing: RunFold) -> None:
         for row in self.rows:
             was = standing.rows[row.index]
-            row.stand(was.output, rounds=was.rounds, accepted=was.accepted, drafted=was.drafted)
+            row.stand(
+                was.output,
+                rounds=was.round_count,
+                accepted=was.accepted_count,
+                drafted=was.drafted_count,
+            )
             self._texts.rewind(row.index, row.output)
 
     def header(self) -> RunHeader:
@@ -100,7 +97,6 @@ class Run:
             prompts=self.prompts,
             pieces=self._texts.pieces(i for prompt in self.prompts for i in prompt.ids),
             versions=versions(),
-            warning=self.settings.warning,
         )
 
     def records(self) -> Iterator[Record]:

@@ -7,7 +7,8 @@ from collections.abc import Sequence as Seq
 
 import msgspec
 
-from engine.records.schema import Prompt, RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import Prompt, RoundRecord
 from engine.text.tokenizer import TextStream, Tokenizer
 
 

@@ -6,7 +6,8 @@ import re
 
 import pytest
 
-from engine.records.schema import RunHeader, Summary, Violation
+from engine.records.schema import RunHeader, Summary
+from engine.records.violation import Violation
 from engine.runs.run import Run
 from tests.cases import PROMPTS, settings_of
 from tests.tiny import tiny_pair
@@ -51,7 +52,7 @@ def test_a_run_of_one_row_one_round_one_token(
 def test_rows_in_which_the_same_broke(rows: int) -> None:
     timeline = Timeline()
     for row in range(rows):
-        violation = Violation(invariant="I4", row=row, message="query 0 sees 1 cell")
+        violation = Violation(invariant="I4", row=row, note="query 0 sees 1 cell")
         timeline.breaks.append((1, violation))
     lines = map(plain, invariants_lines(Frame(timeline=timeline, cursor=Cursor(1)), 60, 12))
     text = "\n".join(lines)

@@ -12,7 +12,8 @@ from engine.config.settings import Settings
 from engine.drafting.auto_k.adaptive import Adaptive, Selective
 from engine.drafting.auto_k.costs import Costs
 from engine.evaluation.oracle import Oracle
-from engine.records.schema import Phases, RoundRecord, RowRound, Summary
+from engine.records.row import RowRound
+from engine.records.schema import Phases, RoundRecord, Summary
 from engine.runs.run import Run
 from tests.tiny import mixed_prompts, tiny_pair
 
@@ -129,5 +130,7 @@ def test_hurrying_some_rows_changes_no_token(method: str, lookup: bool) -> None:
     answers = Oracle(pair).answers(prompts, Settings(max_new_tokens=24))
     assert [row.output_ids for row in summary.rows] == [a.output_ids for a in answers]
     rounds = [record for record in records if isinstance(record, RoundRecord)]
-    hurried = any(" late row" in record.draft_reason for record in rounds)
+    hurried = any(
+        " late row" in record.draft_choice.note for record in rounds if record.draft_choice
+    )
     assert hurried == (method != "rollback"), "rollback cuts all rows to the shortest"

@@ -19,7 +19,8 @@ from engine.drafting.auto_k.fit import Fit
 from engine.drafting.auto_k.price import FREE, LEAST, Price, depths
 from engine.drafting.auto_k.stragglers import holding_up
 from engine.models.block_cost import APART, CELL, load, split
-from engine.records.schema import Phases, RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import Phases, RoundRecord
 
 
 def finished(counts: list[int], kept: int = 1, **seconds: float) -> RoundRecord:

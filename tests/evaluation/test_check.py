@@ -21,6 +21,7 @@ from engine.records.trace import TraceWriter
 from engine.runs.run import Run
 from engine.text.prompts import PromptEntry, encode_prompts
 from tui.session.check import Checked
+from tui.view.check_words import cause_words
 from tui.view.panes.check import detail_lines, entries, entry_line
 
 BUDGET = 24
@@ -133,7 +134,7 @@ def test_tokens_that_stand_twice_or_are_missing(
     twice = [*row[:10], *row[10 - count : 10], *row[10:]][:BUDGET]
     result = checked(pair, prompts, [twice, *right[1:]])
     assert result.causes == {"repeated": 1}
-    assert "the oracle's again" in result.divergences[0].message
+    assert "the oracle's again" in cause_words(result.divergences[0])
     missing = row[:10] + row[10 + count :]
     result = checked(pair, prompts, [missing, *right[1:]])
     assert result.causes == {"missing": 1}
@@ -148,7 +149,7 @@ def test_positions_that_jump_are_named_with_the_jump(
     result = checked(pair, prompts, decoded(pair, prompts, read))
     assert set(result.causes) == {"positions"}
     for cause in result.divergences:
-        assert "positions of all new tokens 3 too high" in cause.message
+        assert "positions of all new tokens 3 too high" in cause_words(cause)
         assert cause.explained == cause.of
         assert (cause.of or 0) >= 3
 
@@ -199,7 +200,7 @@ def test_a_prompt_that_is_padded_on_the_right(pair: Pair, prompts: tuple[Prompt,
         outputs.append(output)
     result = checked(pair, prompts, outputs)
     assert set(result.causes) == {"padding"}
-    assert all("begin again at 1" in cause.message for cause in result.divergences)
+    assert all("begin again at 1" in cause_words(cause) for cause in result.divergences)
 
 
 def test_what_nothing_explains_is_called_unexplained_with_its_rank(
@@ -211,8 +212,8 @@ def test_what_nothing_explains_is_called_unexplained_with_its_rank(
     assert cause.cause == "unexplained"
     assert cause.position == 5
     assert (cause.rank or 0) > 1
-    assert f"choice no. {cause.rank}" in cause.message
-    assert "wrong readings" in cause.message
+    assert f"choice no. {cause.rank}" in cause_words(cause)
+    assert "wrong readings" in cause_words(cause)
 
 
 def test_within_a_wide_tolerance_it_is_rounding(
@@ -255,7 +256,7 @@ def test_positions_that_a_trace_tells_are_tried_as_they_are(
     bare = tuple(msgspec.structs.replace(record, violations=()) for record in found.rounds)
     result = check(pair, SETTINGS, prompts, msgspec.structs.replace(found, rounds=bare))
     assert "positions" in result.causes
-    assert any("the trace tells" in cause.message for cause in result.divergences)
+    assert any("the trace tells" in cause_words(cause) for cause in result.divergences)
 
 
 def trace_of(pair: Pair, prompts: Sequence[Prompt], path: Path, method: str) -> Path:

@@ -30,7 +30,7 @@ def test_a_line_that_cannot_be_used_is_named(tmp_path: Path, content: str, reaso
 
 def test_a_trace_need_not_tell_how_long_the_rows_were_before(tmp_path: Path) -> None:
     (tmp_path / "f.jsonl").write_text(
-        '{"type":"header","schema":"batchspec/trace/2","method":"x",'
+        '{"type":"header","schema":"batchspec/trace/3","method":"x",'
         '"prompts":[{"index":0,"ids":[1,2]}]}\n'
         '{"type":"round","round":1,"rows":[{"row":0,"committed":[5,6]}]}\n'
         '{"type":"round","round":2,"rows":[{"row":0,"committed":[7]}]}\n'

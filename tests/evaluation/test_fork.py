@@ -26,6 +26,7 @@ from engine.runs.fork import ORIGINAL, Branch, Fork
 from engine.runs.intervene import change
 from engine.runs.run import Run
 from tests.tiny import finished, mixed_prompts, tiny_pair
+from tui.view.sentences import change_words
 from tui.view.state.compare import Comparison
 
 SETTINGS = Settings(method="eqspec", batch_size=3, draft_tokens=3, max_new_tokens=20)
@@ -101,7 +102,7 @@ def test_the_second_lane_says_where_it_left_and_how() -> None:
     ]
     (left,) = (r for r in fork.records if isinstance(r, ChangeRecord))
     assert (left.lane, left.round, left.method) == (1, 2, "slotspec")
-    assert left.what == "method = slotspec, K = 1"
+    assert change_words(left) == "method = slotspec, K = 1"
     assert left.settings["draft_tokens"] == 1
 
 
@@ -149,7 +150,7 @@ def test_what_was_changed_before_the_fork_is_in_both_lanes_and_later_changes_in_
     more: Iterator[LaneRecord] = stream  # type: ignore[assignment]
     fork = Fork(tiny_pair(), Branch(header, past, more, 2, k2, k2))
     changes = [r for r in fork.records() if isinstance(r, ChangeRecord)]
-    assert [(c.lane, c.round, c.what) for c in changes] == [
+    assert [(c.lane, c.round, change_words(c)) for c in changes] == [
         (0, 2, "K = 2"),
         (1, 2, "K = 2"),
         (1, 2, "nothing changed"),
@@ -216,10 +217,10 @@ def test_a_second_lane_that_differs_is_compared_with_what_the_original_wrote_ane
     for record in Fork(tiny_pair(), Branch(header, past, more, 3, now, now)).records():
         comparison.add(record)
     # the original goes back in round 6, two rounds after the lanes have parted
-    oracle = {row: tuple(track.output) for row, track in comparison.oracle.tracks.items()}
+    oracle = {row: tuple(track.output) for row, track in comparison.oracle.answers.items()}
     assert [oracle[row] for row in sorted(oracle)] == alone(SETTINGS)
     (take,) = comparison.lanes[1]
-    trails = take.match.trails
+    trails = take.match.fold.rows
     differ = {row for row, trail in trails.items() if tuple(trail.output) != oracle[row]}
     assert set(take.match.partings) == differ
     assert not comparison.lanes[0][0].match.partings
@@ -232,7 +233,7 @@ def test_a_prompt_that_joins_before_the_next_round_joins_both_lanes() -> None:
     assert isinstance(header, RunHeader)
     past: list[LaneRecord] = [next(stream), next(stream)]  # type: ignore[list-item]
     run.join(PROMPTS[4])
-    joins = ChangeRecord(round=2, what="prompt 4 joins", method="eqspec", prompts=PROMPTS[4:])
+    joins = ChangeRecord(round=2, kind="prompts", method="eqspec", prompts=PROMPTS[4:])
     more: Iterator[LaneRecord] = chain([joins], stream)  # type: ignore[list-item]
     records = list(Fork(tiny_pair(), Branch(header, past, more, 2, SETTINGS, SETTINGS)).records())
     first, second = (r for r in records if isinstance(r, Summary))

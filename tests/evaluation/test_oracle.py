@@ -11,9 +11,10 @@ import torch
 
 from engine.config.errors import UserError
 from engine.config.settings import Sampling, Settings
-from engine.evaluation.divergence import attribute, trails_of
 from engine.evaluation.oracle import Oracle
 from engine.pairs.load import Pair
+from engine.records.divergence import attribute
+from engine.records.fold import fold_rows
 from tests.cases import BUDGET, CORRECT, PROMPTS, B, K, run
 from tests.tiny import broken_forward, mixed_prompts, prompts_of, tiny_pair
 
@@ -162,5 +163,5 @@ def test_in_bfloat16_every_divergence_is_numeric(strict: bool) -> None:
     tolerance = oracle.tolerance(prompts, settings)
     for method in CORRECT:
         done = run(pair, method, prompts, max_new_tokens=24, strict=strict)
-        found = attribute(trails_of(done.rounds), expected, tolerance)
+        found = attribute(fold_rows(done.rounds), expected, tolerance)
         assert {divergence.cause for divergence in found} <= {"numeric"}

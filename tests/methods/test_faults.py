@@ -13,9 +13,11 @@ from engine.config.errors import UserError
 from engine.config.faults import FAULTS
 from engine.config.settings import Sampling, Settings
 from engine.methods.faulty import SEAMS
-from engine.records.schema import RoundRecord, Span
+from engine.records.row import Span
+from engine.records.schema import RoundRecord
 from engine.runs.run import Run
 from tests.tiny import VOCABULARY, Finished, finished, mixed_prompts, prompts_of, tiny_pair
+from tui.view.sentences import violation_words
 
 SEEDS = range(6)
 
@@ -217,7 +219,7 @@ def test_with_all_faults_off_nothing_fires_in_a_thousand_runs() -> None:
 def test_a_fault_of_the_cache_says_whose_slot_it_is(name: str) -> None:
     pair, prompts, settings = case(2)
     run = finished(pair, prompts, **settings, fault=name)
-    told = [found.message for _, found in run.violations if found.invariant == "I3"]
+    told = [violation_words(found) for _, found in run.violations if found.invariant == "I3"]
     assert told
     for message in told:
         assert re.match(r"cache slot \d+ of the (target|draft) ", message)
@@ -229,4 +231,6 @@ def test_one_is_not_many() -> None:
         for seed in (1, 2):
             pair, prompts, settings = case(seed)
             for _, found in finished(pair, prompts, **settings, fault=name).violations:
-                assert not re.search(r"(?<!\d)1 (\w+s |more follow\b)", found.message), found
+                assert not re.search(r"(?<!\d)1 (\w+s |more follow\b)", violation_words(found)), (
+                    found
+                )

@@ -12,6 +12,7 @@ from engine.config.errors import UserError
 from engine.microscope.breakpoints import parse_breakpoint
 from engine.microscope.watch import Watch
 from engine.records.history import History
+from engine.records.row import RowRound
 from engine.records.schema import (
     OracleRecord,
     OracleRow,
@@ -19,13 +20,13 @@ from engine.records.schema import (
     Prompt,
     Record,
     RoundRecord,
-    RowRound,
     RunHeader,
-    Violation,
 )
+from engine.records.violation import Violation
 from engine.runs.worker import EngineWorker, Progress, State
 from tests.places import ROOT
 from tests.synthetic import records
+from tui.view.sentences import hit_words
 
 HEADER = RunHeader(
     method="eqspec", prompts=(Prompt(index=0, ids=(1, 2)), Prompt(index=3, ids=(1,)))
@@ -166,8 +167,8 @@ def test_a_fallback_says_which_rows_were_padded() -> None:
 
 
 def test_an_invariant_holds_the_run_when_it_breaks_and_not_in_each_round_after() -> None:
-    broken = (Violation(invariant="I3", row=0, message="a hole", since=1),)
-    worse = (*broken, Violation(invariant="I2", row=3, message="a repeat", since=2))
+    broken = (Violation(invariant="I3", row=0, note="a hole", since=1),)
+    worse = (*broken, Violation(invariant="I2", row=3, note="a repeat", since=2))
     stream = [round_of(1, violations=broken), round_of(2, violations=worse)]
     assert hits("invariant", *stream) == [(1, 0), (2, 3)]
     assert hits("I2", *stream) == [(2, 3)]
@@ -214,7 +215,7 @@ def test_the_message_says_which_where_and_why() -> None:
     watch = Watch([parse_breakpoint("accept=K")])
     watch(HEADER)
     watch(round_of(7))
-    assert watch.hits[0].message == "accept=K in round 7: row 3: 2 of 2 accepted"
+    assert hit_words(watch.hits[0]) == "accept=K in round 7: row 3: 2 of 2 accepted"
 
 
 def test_the_run_is_held_where_a_breakpoint_applies() -> None:

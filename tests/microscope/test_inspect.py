@@ -9,7 +9,8 @@ import torch
 
 from engine.config.methods import METHODS
 from engine.config.settings import Sampling
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
 from engine.rounds.sampling import warp
 from engine.runs.run import Run
 from tests.cases import PROMPTS, heard, run, settings_of

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from engine.records.schema import Violation
+from engine.records.violation import Violation
 from tui.view.lines import plain, width_of
 from tui.view.panes.invariants import invariants_lines
 from tui.view.state.cursor import LAST, Cursor
@@ -18,7 +18,7 @@ def test_every_row_that_broke_is_named_at_every_size(width: int, height: int) ->
     timeline = Timeline()
     for row in range(6):
         for name in ("I3", "I4") if row % 2 else ("I3",):
-            broken = Violation(invariant=name, row=row, message="a slot is empty")
+            broken = Violation(invariant=name, row=row, note="a slot is empty")
             timeline.breaks.append((10 + row, broken))
     frame = Frame(timeline=timeline, cursor=Cursor(14, LAST))
     lines = invariants_lines(frame, width, height)

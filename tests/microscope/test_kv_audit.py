@@ -8,7 +8,8 @@ import torch
 from engine.config.methods import CORRECT_METHODS
 from engine.config.settings import Settings
 from engine.microscope.kv_audit import Audit, mark_ghosts
-from engine.records.schema import RoundRecord, Span
+from engine.records.row import Span
+from engine.records.schema import RoundRecord
 from engine.rounds.layout import Layout
 from engine.rounds.sequence import Sequence
 from engine.runs.run import Run
@@ -38,7 +39,7 @@ def test_no_correct_method_has_ghosts(method: str) -> None:
 
 def test_attention_to_padding_makes_ghosts_that_the_ledger_cannot_see() -> None:
     records = audited("eqspec", "padding-not-masked")
-    named = [v for r in records for v in r.violations if v.message.startswith("ghosts")]
+    named = [v for r in records for v in r.violations if v.kind == "ghosts"]
     assert named
     assert all(v.invariant == "I3" and v.row is not None for v in named)
     assert [s for r in records for row in r.rows for s in row.kept if s.kind == "ghost"]
@@ -55,7 +56,7 @@ def test_one_wrong_slot_is_named_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Audit, "ghosts", spoil_slot_two)
     with torch.inference_mode():
         record = audited("slotspec")[0]
-    assert {v.message for v in record.violations} == {"ghosts: K/V of slot 2 are not the row's own"}
+    assert {(v.kind, v.slots) for v in record.violations} == {("ghosts", (2,))}
 
 
 def test_ghosts_are_cut_out_of_content() -> None:

@@ -15,15 +15,8 @@ import pytest
 from msgspec.structs import replace
 
 from engine.records.export import COLUMNS, ORDER, chrome_events, plain, write_rounds
-from engine.records.schema import (
-    ChangeRecord,
-    Failure,
-    Phases,
-    Record,
-    RoundRecord,
-    RowRound,
-    RunHeader,
-)
+from engine.records.row import RowRound
+from engine.records.schema import ChangeRecord, Failure, Phases, Record, RoundRecord, RunHeader
 from engine.records.trace import TraceWriter
 from tests import synthetic
 
@@ -87,13 +80,16 @@ def test_an_invariant_is_marked_where_it_breaks_and_not_again() -> None:
 def test_each_run_is_a_process_of_its_own() -> None:
     lanes = [replace(HEADER, lane=lane, lanes=2) for lane in (0, 1)]
     again = replace(HEADER, lane=1, lanes=2, method="bsp")
-    events = events_of(*lanes, again, ChangeRecord(lane=0, what="K = 3"), Failure(message="broke"))
+    change = ChangeRecord(lane=0, changed=("draft_tokens",), settings={"draft_tokens": 3})
+    events = events_of(
+        *lanes, again, change, Failure(message="broke")
+    )
     names = {
         event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
     }
     assert names == {1: "lane 0: eqspec", 2: "lane 1: eqspec", 3: "lane 1: bsp"}
     assert [event["name"] for event in events if event["ph"] == "i"] == [
-        "change: K = 3",
+        "change: draft_tokens = 3",
         "failure: broke",
     ]
 

@@ -8,20 +8,11 @@ import msgspec
 import pytest
 
 from engine.config.errors import UserError
-from engine.records.schema import (
-    Failure,
-    Phases,
-    Prompt,
-    Record,
-    RoundRecord,
-    RowRound,
-    RunHeader,
-    Span,
-    Summary,
-    Violation,
-    totals_of,
-)
+from engine.records.fold import totals_of
+from engine.records.row import RowRound, Span
+from engine.records.schema import Failure, Phases, Prompt, Record, RoundRecord, RunHeader, Summary
 from engine.records.trace import KINDS, DamagedTrace, TraceWriter, read_trace, trace_header
+from engine.records.violation import Violation
 from tests import synthetic
 
 HEADER = RunHeader(
@@ -43,7 +34,7 @@ ROUND = RoundRecord(
         ),
     ),
     seconds=Phases(draft=0.25, verify=0.5),
-    violations=(Violation(invariant="I2", row=0, message="positions repeat", since=1),),
+    violations=(Violation(invariant="I2", row=0, note="positions repeat", since=1),),
     pieces={7: "b"},
 )
 RECORDS: list[Record] = [
@@ -88,7 +79,7 @@ def test_a_plain_trace_is_one_json_object_a_line(tmp_path: Path) -> None:
     write(tmp_path / "t.jsonl", RECORDS)
     lines = (tmp_path / "t.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(lines) == len(RECORDS)
-    assert lines[0].startswith('{"type":"header","schema":"batchspec/trace/2",')
+    assert lines[0].startswith('{"type":"header","schema":"batchspec/trace/3",')
 
 
 def test_a_last_line_that_was_cut_off_ends_the_trace(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from engine.evaluation.check.outputs import read_foreign
-from engine.records import schema as records
+from engine.records import row, schema, violation
 from engine.records.schema import SCHEMA, Record, RoundRecord
 from engine.records.trace import KINDS, read_trace
 from tests.places import ROOT
@@ -24,12 +24,14 @@ EXAMPLES = re.findall(r"^```json\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
 LINES = [line for example in EXAMPLES for line in example.splitlines()]
 STRUCTS = [
     kind
-    for kind in vars(records).values()
+    for kind in {
+        id(kind): kind for part in (row, schema, violation) for kind in vars(part).values()
+    }.values()
     if isinstance(kind, type) and issubclass(kind, msgspec.Struct) and kind is not msgspec.Struct
 ]
 
 FIELDS = {name for struct in STRUCTS for name in struct.__struct_fields__}
-FREE = ("settings", "versions", "pieces", "rounds", "back")
+FREE = ("settings", "versions", "pieces", "rounds", "back", "numbers", "lower", "paces")
 """Fields whose own names are free."""
 
 

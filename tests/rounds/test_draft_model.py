@@ -35,7 +35,7 @@ def test_k_chosen_by_cost(method: str, draft: str) -> None:
     assert done.violations == []
     chosen = {record.draft_tokens for record in done.rounds}
     assert draft == "lookup" or len(chosen) > 1, "a model's draft tokens cost something"
-    assert all(record.draft_reason for record in done.rounds)
+    assert all(record.draft_choice for record in done.rounds)
 
 
 @every_speculative_method

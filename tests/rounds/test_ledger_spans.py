@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from engine.models.kv_cache import EMPTY
-from engine.records.schema import RowRound
+from engine.records.row import RowRound
 from engine.rounds.ledger_spans import ledger_spans
 from tui.view.batch.cells import kept, window
 

@@ -16,7 +16,7 @@ from engine.evaluation.bench import bench
 from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import verify
 from engine.evaluation.watched_run import judged
-from engine.records.schema import OracleRecord, Prompt, RunHeader
+from engine.records.schema import OracleRecord, Prompt
 from engine.rounds.synthetic_acceptance import SyntheticAcceptance
 from engine.runs.run import Run
 from tests.cases import SPECULATIVE, every_speculative_method
@@ -25,6 +25,7 @@ from tests.tui.cli.test_cli import Cli
 from tui.session.reproduce import command_line
 from tui.view.lines import plain
 from tui.view.panes.status import identity
+from tui.view.sentences import warning_words
 from tui.view.state.frame import Frame
 from tui.view.state.timeline import Timeline
 
@@ -122,7 +123,7 @@ FORCED = Settings(force_accept=0.6, force_spread=0.1, max_new_tokens=12)
 
 
 def test_verify_refuses() -> None:
-    with pytest.raises(UserError, match="nothing can be verified: acceptance is forced"):
+    with pytest.raises(UserError, match="nothing can be verified where acceptance is forced"):
         verify(tiny_pair(), FORCED, ["eqspec"], PROMPTS[:2])
 
 
@@ -135,7 +136,7 @@ def test_the_oracle_is_not_asked() -> None:
 
 def test_the_benchmark_says_so_and_keeps_the_rate() -> None:
     result = bench(tiny_pair(eos_ids=()), FORCED, ["slotspec"], PROMPTS, batch_sizes=[4], repeats=1)
-    assert result.warning == WARNING
+    assert warning_words(result.settings) == WARNING
     assert result.settings["force_accept"] == 0.6
     plain, in_slots, speculating = result.results
     assert plain.median.accepted_per_row_round == in_slots.median.accepted_per_row_round == 0
@@ -144,12 +145,12 @@ def test_the_benchmark_says_so_and_keeps_the_rate() -> None:
 
 def test_screen_and_command_line_say_so() -> None:
     header = Run(tiny_pair(), FORCED, PROMPTS[:2]).header()
-    assert header.warning == WARNING
+    assert warning_words(header.settings) == WARNING
     assert "--force-accept 0.6 --force-spread 0.1" in command_line(header)
     timeline = Timeline()
     timeline.add(header)
     assert " forced: 60% accepted " in plain(identity(Frame(timeline), 100))
-    assert RunHeader(method="eqspec").warning == ""
+    assert warning_words({}) == ""
 
 
 @pytest.fixture
@@ -165,7 +166,8 @@ def test_json_trace_and_tables_say_so(cli: Cli, tmp_path: Path) -> None:
     assert done.status == 0, done.err
     assert WARNING[1:] in " ".join(done.out.split())
     assert json.loads(out.read_text())["warning"] == WARNING
-    assert json.loads(trace.read_text().splitlines()[0])["warning"] == WARNING
+    settings = json.loads(trace.read_text().splitlines()[0])["settings"]
+    assert warning_words(settings) == WARNING
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ from engine.runs.intervene import add_prompt, change, force, go_back
 from engine.runs.run import Run
 from tests.cases import PROMPTS, settings_of, solo
 from tests.tiny import tiny_pair
+from tui.view.sentences import change_words
 
 PAIR = tiny_pair()
 
@@ -60,7 +61,7 @@ def test_another_k_from_the_next_round_on(method: str, draft_tokens: int) -> Non
     told, rounds = go(
         job, 1, lambda run: change(run, settings_of(method, draft_tokens=draft_tokens))
     )
-    assert told.what == f"K = {draft_tokens}"
+    assert change_words(told) == f"K = {draft_tokens}"
     assert told.settings["draft_tokens"] == draft_tokens
     assert rounds[0].draft_tokens == 3
     assert {record.draft_tokens for record in rounds[1:]} == {draft_tokens}
@@ -73,7 +74,7 @@ def test_other_batch_size_and_temperature() -> None:
     job = Run(PAIR, settings_of("exspec"), PROMPTS)
     hot = settings_of("exspec", batch_size=2, sampling=Sampling(temperature=1.5, seed=4))
     told, rounds = go(job, 1, lambda run: change(run, hot))
-    assert told.what == "B = 2, temperature = 1.5, seed = 4"
+    assert change_words(told) == "B = 2, temperature = 1.5, seed = 4"
     assert max(len(record.rows) for record in rounds[1:]) == 2
     assert not any(record.violations for record in rounds)
 
@@ -114,7 +115,7 @@ def test_rows_go_back_and_come_to_the_same_end(method: str) -> None:
             if record.round == 4:
                 told = go_back(job, noted[1] | {0: 10_000}, 2)
                 assert job.lengths() | {0: 0} == noted[1] | {0: 0}
-    assert "as after round 2" in told.what
+    assert "as after round 2" in change_words(told)
     assert set(rounds[4].back) <= {
         row for row, length in noted[1].items() if length < noted[3][row]
     }

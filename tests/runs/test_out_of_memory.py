@@ -26,6 +26,7 @@ from tests.tiny import finished, mixed_prompts, tiny_pair
 from tests.tui_app import ready, screen_text, until
 from tui.app.app import BatchspecApp
 from tui.session.control import Control
+from tui.view.sentences import change_words
 
 PAIR = tiny_pair()
 PROMPTS = mixed_prompts(4)
@@ -92,7 +93,9 @@ class TestARun:
                     device.room = True
         (held,) = [record for record in records if isinstance(record, ChangeRecord)]
         assert held.held
-        assert held.what.startswith(f"out of memory in round {held.round + 1}: lower --batch-size")
+        assert change_words(held).startswith(
+            f"out of memory in round {held.round + 1}: lower --batch-size"
+        )
         rounds = [record.round for record in records if isinstance(record, RoundRecord)]
         assert rounds == list(range(1, len(rounds) + 1))
         if method in CORRECT_METHODS:  # what the baselines write depends on their padding

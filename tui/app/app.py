@@ -28,6 +28,7 @@ from tui.session.breakpoints import Breaking, held_words
 from tui.session.control import Control
 from tui.session.live import LiveSource
 from tui.session.playhead import Playhead
+from tui.view.sentences import hit_words
 from tui.view.showable import showable
 from tui.widgets.compare import CompareBar
 from tui.widgets.status import StatusBar
@@ -144,7 +145,7 @@ class BatchspecApp(App[int]):
         """Tell where a breakpoint holds the run, in a word that stays and one that goes."""
         self.breaking.apply(self.control)
         for hit in self.breaking.news(self.control)[:3]:
-            self.notify(hit.message, title="breakpoint", timeout=8, markup=False)
+            self.notify(hit_words(hit), title="breakpoint", timeout=8, markup=False)
         self.show_held()
 
     def show_held(self) -> None:
@@ -161,8 +162,8 @@ class BatchspecApp(App[int]):
 
     def standing_note(self) -> str:
         """What the status line says where no breakpoint holds the run."""
-        held = self.control.timeline.held and not self.control.worker.running
-        return "out of memory" if held else ""
+        held = self.control.timeline.held
+        return "out of memory" if held and not self.control.worker.running else ""
 
     def action_breakpoints(self) -> None:
         if not isinstance(self.screen, BreakpointsScreen):

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from engine.config.settings import Settings
-from engine.evaluation.trace_compare import UNLIKE, names_of, side_by_side
+from engine.evaluation.trace_compare import names_of, shared_prompts, side_by_side
 from engine.microscope.breakpoints import Breakpoint
 from engine.records.schema import Record, RoundRecord, RunHeader
 from engine.records.trace import trace_header
@@ -22,6 +22,7 @@ from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.session.control import Control
 from tui.session.recorded_breakpoints import Findings, RecordedPlayhead, told
+from tui.view.sentences import unlike_words
 
 SPEED = 5.0
 """Rounds a second at which `space` plays, until it is changed."""
@@ -59,6 +60,13 @@ class RecordedSource:
             return ()
         named = zip(names_of(self.paths), self.headers, strict=True)
         return tuple(name for name, header in named for _ in range(header.lanes))
+
+    @property
+    def compared(self) -> int | None:
+        """How many rows have the same prompt in all files; None: all of them."""
+        headers = self.headers
+        count = len(shared_prompts(headers))
+        return count if count < max(len(header.prompts) for header in headers) else None
 
     def first_round(self) -> list[Record]:
         """The records up to the first round: enough for a first frame. `open` gives the rest."""
@@ -114,14 +122,17 @@ class ReplayApp(BatchspecApp):
             self._watch_breakpoints()
 
     def _tell_notices(self) -> None:
-        for notice in self.source.notices[self._told :]:
+        compared = self.source.compared
+        unlike = [] if compared is None else [unlike_words(compared)]
+        for notice in [*unlike, *self.source.notices][self._told :]:
             self._told += 1
             self.notify(notice, severity="warning", timeout=10, markup=False)
 
     def standing_note(self) -> str:
         """That the recording is not whole stays in the status line, after the notice has gone."""
-        cut = [notice for notice in self.source.notices if UNLIKE not in notice]
-        return "cut short" if cut else "other prompts" if self.source.notices else ""
+        if self.source.notices:
+            return "cut short"
+        return "other prompts" if self.source.compared is not None else ""
 
     def _watch_breakpoints(self) -> None:
         """Playing stops where a breakpoint applies; stepping there tells of it too."""

@@ -19,6 +19,7 @@ from tui.cli.lazy import Lazy, LazyGroup
 from tui.cli.old_names import current_names
 from tui.cli.options import chosen, shared_options
 from tui.cli.results import STDOUT
+from tui.view.sentences import warning_words
 
 PROGRAM = "batchspec-tui"
 INTERRUPTED = 130
@@ -82,8 +83,9 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
         return 0
     breaks = tuple(parse_breakpoint(text) for text in shared.pop("breaks"))
     options = chosen(**shared)
-    if options.settings.warning and any(one.kind == "diverge" for one in breaks):
-        raise UserError(f"--break diverge cannot apply: {options.settings.warning}")
+    warning = warning_words(msgspec.to_builtins(options.settings))
+    if warning and any(one.kind == "diverge" for one in breaks):
+        raise UserError(f"--break diverge cannot apply: {warning}")
     if not (sys.stdin.isatty() and sys.stdout.isatty()):
         raise UserError(f"no terminal: the app needs one; use '{PROGRAM} run' without a screen")
     if options.json == STDOUT:

@@ -10,6 +10,7 @@ import msgspec
 
 from engine.config.errors import UserError
 from engine.records.schema import RunHeader, Summary
+from tui.view.sentences import warning_words
 
 RUN_SCHEMA = "batchspec/run/1"
 STDOUT = Path("-")
@@ -19,7 +20,7 @@ def run_result(header: RunHeader, summary: Summary) -> dict[str, Any]:
     """Plain values, ready for JSON."""
     result: dict[str, Any] = {
         "schema": RUN_SCHEMA,
-        "warning": header.warning,
+        "warning": warning_words(header.settings),
         "method": header.method,
         "pair": msgspec.to_builtins(header.pair),
         "settings": dict(header.settings),

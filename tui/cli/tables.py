@@ -11,13 +11,14 @@ from rich.text import Text
 
 from engine.config.counted import counted
 from engine.records.schema import Prompt, RowSummary, RunHeader, Summary
+from tui.view.sentences import warning_words
 from tui.view.showable import showable
 
 
 def print_run(header: RunHeader, summary: Summary, *, again: str = "") -> None:
     """Each row's text, then what the run cost, and the command line that repeats it."""
     console = Console(highlight=False)
-    print_warning(console, header.warning)
+    print_warning(console, warning_words(header.settings))
     for prompt, row in zip(header.prompts, summary.rows, strict=True):
         console.print(_heading(prompt, row))
         asked = " ".join(showable(prompt.text).split())

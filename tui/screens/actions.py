@@ -10,7 +10,7 @@ from textual.screen import Screen
 
 from engine.config.errors import UserError
 from engine.config.settings import LIMITS
-from engine.records.schema import Failure
+from engine.records.schema import ChangeRecord, Failure
 from tui.screens.copying import open_copy
 from tui.screens.error import ErrorScreen
 from tui.screens.faulting import open_fault_lab
@@ -23,6 +23,7 @@ from tui.session.control import Control
 from tui.session.fault_lab import FaultLab
 from tui.session.playhead import Playhead
 from tui.view.panes.texts import visible_rows
+from tui.view.sentences import change_words
 from tui.view.state.cursor import Cursor
 from tui.view.state.frame import CellMode, Frame
 from tui.view.state.search import Hits
@@ -41,7 +42,7 @@ class RunScreen(Screen[None]):
         self.count = ""
         """Digits typed before a key."""
         self.pane = 0
-        self._held = ""
+        self._held: ChangeRecord | None = None
         """Why the run holds by itself, once it is told."""
         self.lab: FaultLab | None = None
         self.changes = Changes(control)
@@ -310,8 +311,8 @@ class RunScreen(Screen[None]):
     def tell_hold(self) -> None:
         """Say why the run holds by itself, and what can be done."""
         held = self.control.timeline.held
-        if held and not self._held:
-            words = f"{held} with e, then go on with space"
+        if held is not None and self._held is None:
+            words = f"{change_words(held)} with e, then go on with space"
             self.notify(words, title="the run holds", severity="error", timeout=20, markup=False)
         self._held = held
 

@@ -17,6 +17,7 @@ from engine.config.settings import Settings
 from engine.records.schema import ChangeRecord, Record
 from engine.runs.worker import EngineWorker, Progress, State
 from tui.session.control import Control
+from tui.view.sentences import change_words
 
 if TYPE_CHECKING:
     from engine.runs.run import Run
@@ -132,7 +133,7 @@ class Changes:
             try:
                 for record in resume(act):
                     if isinstance(record, ChangeRecord):
-                        self._news.append(News(record.what))
+                        self._news.append(News(change_words(record)))
                     yield record
             except UserError as error:
                 self._news.append(News(str(error), failed=True))
@@ -163,7 +164,7 @@ class Changes:
             self._news.append(News(str(error), failed=True))
         else:
             worker.add(record)
-            self._news.append(News(record.what))
+            self._news.append(News(change_words(record)))
 
 
 def replaced(settings: Settings, **changes: object) -> Settings:

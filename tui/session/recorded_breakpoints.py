@@ -10,6 +10,7 @@ from engine.microscope.breakpoints import Breakpoint, Hit
 from engine.microscope.watch import Watch
 from engine.records.schema import Record, RunHeader, TickRecord
 from tui.session.playhead import Playhead
+from tui.view.sentences import hit_words
 from tui.view.state.cursor import LAST, Cursor
 
 
@@ -93,6 +94,6 @@ class Findings:
 
 def told(hits: Iterable[Hit], most: int = 3) -> list[str]:
     """A line for each, and one for the rest."""
-    lines = [hit.message for hit in hits]
+    lines = [hit_words(hit) for hit in hits]
     more = [f"and {len(lines) - most} more"] if len(lines) > most else []
     return [*lines[:most], *more]

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
 from tui.tour.scene import Answers, Spot, first_difference, spot
 from tui.view.state.cursor import Phase
 from tui.view.state.timeline import Timeline

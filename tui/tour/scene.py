@@ -6,7 +6,8 @@ from bisect import bisect_right
 from collections.abc import Mapping
 from typing import NamedTuple
 
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
 from tui.view.state.cursor import LAST, Cursor, Phase
 from tui.view.state.timeline import Timeline
 

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 from string import Formatter
 
-from engine.records.schema import Violation
+from engine.records.violation import Violation
 from tui.tour.finds import holes, stale, wasted
 from tui.tour.scene import Scene, first_difference
 from tui.view.lines import Line
+from tui.view.sentences import violation_words
 from tui.view.showable import showable
 
 LONGEST = 28
@@ -135,7 +136,7 @@ def positions(scene: Scene) -> Line:
         "{name} is broken in {who}: {words}.",
         name=(first.invariant, "broken"),
         who="the batch" if first.row is None else f"row {first.row}",
-        words=(showable(first.message), "broken"),
+        words=(showable(violation_words(first)), "broken"),
     )
 
 

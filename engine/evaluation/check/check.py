@@ -16,9 +16,10 @@ import msgspec
 from engine.config.settings import Settings
 from engine.evaluation.check.diagnose import Cause, Explainer
 from engine.evaluation.check.outputs import Foreign, ForeignRow
-from engine.evaluation.divergence import Answer, RowTrail, attribute, cut_at_eos, trails_of
 from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import Rates, rates
+from engine.records.divergence import Answer, attribute, cut_at_eos
+from engine.records.fold import RowFold, fold_rows
 from engine.records.schema import PairInfo, Prompt
 
 if TYPE_CHECKING:
@@ -180,11 +181,11 @@ def _rows(rows: Sequence[int]) -> str:
     return f"rows {', '.join(map(str, rows[:8]))}{more}"
 
 
-def _trails(foreign: Foreign) -> dict[int, RowTrail]:
+def _trails(foreign: Foreign) -> dict[int, RowFold]:
     """What is known of each row: its tokens, and from a trace its rounds and what broke."""
-    trails = trails_of(foreign.rounds)
+    trails = fold_rows(foreign.rounds)
     for index, row in enumerate(foreign.rows):
-        trail = trails.setdefault(index, RowTrail())
+        trail = trails.setdefault(index, RowFold())
         if trail.output != list(row.output_ids):
             trail.output, trail.rounds, trail.accepted = list(row.output_ids), [], []
         trail.finish_reason = row.finish_reason or None

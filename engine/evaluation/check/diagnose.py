@@ -16,9 +16,12 @@ import msgspec
 from engine.config.settings import Settings
 from engine.evaluation.check.hypotheses import plain, readings
 from engine.evaluation.check.outputs import Foreign
-from engine.evaluation.check.rescore import Probe, Reading
-from engine.evaluation.divergence import Answer, Divergence, RowTrail, agreement, cut_at_eos
-from engine.records.schema import Prompt, RowRound
+from engine.evaluation.check.rescore import Mistake, Probe, Reading
+from engine.records.divergence import Answer, Divergence, agreement, cut_at_eos
+from engine.records.fold import RowFold
+from engine.records.row import RowRound
+from engine.records.schema import Prompt
+from engine.records.violation import Violation
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
@@ -50,7 +53,6 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     distance: float | None = None
     """How far its logit lies below the best one."""
     cause: Finding
-    message: str
     invariant: str | None = None
     round: int | None = None
     explained: int | None = None
@@ -58,6 +60,15 @@ class Cause(msgspec.Struct, frozen=True, kw_only=True):
     mistake gives."""
     of: int | None = None
     """How many such tokens there are, among the next sixteen."""
+    mistake: Mistake = "none"
+    """Which wrong reading explains it (positions, cache, padding, prompt)."""
+    numbers: dict[str, int] = {}
+    """Of the mistake; or `count` of the tokens that stand twice or are missing, and `follow`:
+    how many after them are the oracle's again; or how many readings were `tried`."""
+    violation: Violation | None = None
+    tolerance: float = 0.0
+    finish_reason: str = ""
+    error: str = ""
 
 
 class Score(NamedTuple):
@@ -103,7 +114,7 @@ class Explainer:
             for row in record.rows:
                 self._rounds.setdefault(row.row, []).append(row)
 
-    def cause(self, found: Divergence, answer: Answer, trail: RowTrail) -> Cause:
+    def cause(self, found: Divergence, answer: Answer, trail: RowFold) -> Cause:
         """The cause of one row's first difference."""
         told = as_cause(found)
         if found.got is None or found.expected is None:
@@ -120,52 +131,39 @@ class Explainer:
         if told.cause == "invariant":
             return told
         if best - own <= self._tolerance:
-            return msgspec.structs.replace(
-                told,
-                cause="numeric",
-                message=f"rounding: {best - own:.3g} below the best logit, within "
-                f"{self._tolerance:.3g}",
-            )
+            return msgspec.structs.replace(told, cause="numeric", tolerance=self._tolerance)
         moved = self._moved(output, answer.output_ids, place)
         if moved is not None:
-            return msgspec.structs.replace(told, cause=moved[0], message=moved[1])
-        drafted = self._drafted(found)
-        if drafted:
-            return msgspec.structs.replace(told, cause="draft_token", message=drafted)
+            return msgspec.structs.replace(told, cause=moved[0], numbers=moved[1])
+        if self._is_rejected_draft_token(found):
+            return msgspec.structs.replace(told, cause="draft_token")
         return self._read(told, right, logits.argmax(-1).tolist(), output)
 
     def _moved(
         self, output: Sequence[int], expected: Sequence[int], place: int
-    ) -> tuple[Finding, str] | None:
+    ) -> tuple[Finding, dict[str, int]] | None:
         """Tokens that stand twice, or are missing, with the oracle's own after that."""
         for count in range(1, max(self._draft_tokens + 1, 8) + 1):
             again = output[place : place + count]
             if count <= place and list(again) == list(output[place - count : place]):
                 follow = agreement(output[place + count :], expected[place:])
                 if _enough(follow, len(output) - place - count, len(expected) - place):
-                    return "repeated", (
-                        f"the last {_tokens(count)} before it stand twice; the next {follow} "
-                        "are the oracle's again"
-                    )
+                    return "repeated", {"count": count, "follow": follow}
             follow = agreement(output[place:], expected[place + count :])
             if _enough(follow, len(output) - place, len(expected) - place - count):
-                return "missing", (
-                    f"{_tokens(count)} missing; the next {follow} are the oracle's again"
-                )
+                return "missing", {"count": count, "follow": follow}
         return None
 
-    def _drafted(self, found: Divergence) -> str:
+    def _is_rejected_draft_token(self, found: Divergence) -> bool:
         """Whether the token is a draft token that the round itself rejected."""
         done = 0
         for row in self._rounds.get(found.index, ()):
             at = found.position - done
             if 0 <= at < len(row.committed):
                 rejected = row.accepted < len(row.draft_token_ids)
-                if at == row.accepted and rejected and row.draft_token_ids[at] == found.got:
-                    return "the draft's draft token that the round rejected, taken all the same"
-                return ""
+                return at == row.accepted and rejected and row.draft_token_ids[at] == found.got
             done += len(row.committed)
-        return ""
+        return False
 
     def _read(self, told: Cause, right: Reading, picks: list[int], output: list[int]) -> Cause:
         """The wrong reading that explains most."""
@@ -193,15 +191,14 @@ class Explainer:
             return msgspec.structs.replace(
                 told,
                 cause="unexplained",
-                message=f"unexplained: the target's choice no. {told.rank}, {told.distance:.3g} "
-                f"below the best; none of {len(tried)} wrong readings gives the row's tokens",
+                numbers={"tried": len(tried)},
             )
         reading, score = best
-        share = f"{score.explained} of the {_tokens(score.of)} that a right reading does not give"
         return msgspec.structs.replace(
             told,
             cause=reading.kind,
-            message=f"{reading.words}: gives {share}",
+            mistake=reading.mistake,
+            numbers=reading.numbers,
             explained=score.explained,
             of=score.of,
         )
@@ -222,10 +219,6 @@ def _enough(follow: int, left: int, expected: int) -> bool:
     return follow >= max(2, min(FOLLOWING, left, expected))
 
 
-def _tokens(count: int) -> str:
-    return "token" if count == 1 else f"{count} tokens"
-
-
 def as_cause(found: Divergence) -> Cause:
     """What attribution says already, in the words of a check."""
     cause: Finding = "unexplained"
@@ -244,7 +237,10 @@ def as_cause(found: Divergence) -> Cause:
         got=found.got,
         oracle_gap=found.oracle_gap,
         cause=cause,
-        message=found.message,
+        violation=found.violation,
+        tolerance=found.tolerance,
+        finish_reason=found.finish_reason,
+        error=found.error,
         invariant=found.invariant,
         round=found.round,
     )

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from engine.evaluation.check.rescore import Reading
-from engine.records.schema import RowRound
+from engine.evaluation.check.rescore import Mistake, Reading
+from engine.records.row import RowRound
 
 WINDOW = 16
 """Tokens from the first difference on at which a reading is compared."""
@@ -19,7 +19,7 @@ WINDOW = 16
 def plain(prompt: Sequence[int], output: Sequence[int], place: int) -> Reading:
     """The right one: what the target picks where the row differs, and after it."""
     ids, places = _context(prompt, output, place)
-    return Reading("right", "as it should be", ids, tuple(range(len(ids))), places)
+    return Reading("right", "none", ids, tuple(range(len(ids))), places)
 
 
 def readings(
@@ -47,29 +47,26 @@ def readings(
     yield from _behind(ids, places, len(prompt), place, longest, pad)
     begin, end = len(prompt), len(prompt) + place
     for shift in _shifts(draft_tokens, longest - len(prompt)):
-        words = f"positions of all new tokens {_by(shift)}"
-        yield _shifted(ids, places, begin, shift, words)
+        yield _shifted(ids, places, begin, shift, "shifted")
     for back in range(draft_tokens + 1):
         start = end - 1 - back
         if start <= begin:
             break
         for shift in _shifts(draft_tokens, 0):
-            words = f"positions from new token {start - begin} on {_by(shift)}"
-            if shift > 1:
-                words += ", as when rejected draft tokens were counted"
-            yield _shifted(ids, places, start, shift, words)
+            yield _shifted(ids, places, start, shift, "shifted_from", token=start - begin)
     for back in range(draft_tokens + 1):
         at = end - 2 - back
         if at < 1:
             break
-        name = f"new token {at - begin}" if at >= begin else f"prompt token {at}"
+        lost = {"token": at - begin} if at >= begin else {"prompt_token": at}
         positions = tuple(range(len(ids)))
         yield Reading(
             "cache",
-            f"no K/V of {name} in the cache",
+            "no_kv",
             ids[:at] + ids[at + 1 :],
             positions[:at] + positions[at + 1 :],
             places,
+            numbers=lost,
         )
 
 
@@ -87,26 +84,25 @@ def _shifts(draft_tokens: int, padding: int) -> list[int]:
     )
 
 
-def _by(shift: int) -> str:
-    return f"{shift} too high" if shift > 0 else f"{-shift} too low"
-
-
-def _shifted(ids: tuple[int, ...], places: int, start: int, shift: int, words: str) -> Reading:
+def _shifted(
+    ids: tuple[int, ...], places: int, start: int, shift: int, mistake: Mistake, **numbers: int
+) -> Reading:
     positions = tuple(at + shift if at >= start else at for at in range(len(ids)))
-    return Reading("positions", words, ids, positions, places)
+    numbers["shift"] = shift
+    return Reading("positions", mistake, ids, positions, places, numbers=numbers)
 
 
 def _in_front(
     ids: tuple[int, ...], places: int, prompt: int, longest: int, bos: int | None, pad: int
 ) -> Iterator[Reading]:
     if bos is not None and ids[0] != bos:
-        yield _counted("prompt", "a begin-of-sequence token in front", (bos, *ids), places)
+        yield _counted("prompt", "bos_in_front", (bos, *ids), places)
     if prompt > 1:
-        yield _counted("prompt", "the prompt without its first token", ids[1:], places)
+        yield _counted("prompt", "first_token_missing", ids[1:], places)
     padding = longest - prompt
     if padding > 0:
-        words = f"{padding} padding tokens in front, attended to and counted"
-        yield _counted("padding", words, (*[pad] * padding, *ids), places)
+        padded = (*[pad] * padding, *ids)
+        yield _counted("padding", "padding_in_front", padded, places, padding=padding)
 
 
 def _behind(
@@ -117,23 +113,26 @@ def _behind(
     if padding <= 0:
         return
     padded = (*ids[:prompt], *[pad] * padding, *ids[prompt:])
-    words = f"{padding} padding tokens behind the prompt"
-    yield _counted("padding", f"{words}, attended to and counted", padded, places)
+    yield _counted("padding", "padding_behind", padded, places, padding=padding)
     own = tuple(range(len(ids)))
     columns = tuple(range(prompt, prompt + padding))
-    for start, told in (
-        (1, "masked, and the positions of the new tokens begin again at 1"),
-        (prompt, "masked, and the first new token predicted from the last of them"),
-    ):
+    ways: tuple[tuple[int, Mistake], ...] = (
+        (1, "padding_behind_restarts"),
+        (prompt, "padding_behind_predicts"),
+    )
+    for start, mistake in ways:
         if start == prompt and place:
             continue  # that matters to the first new token alone
         after = tuple(start + at for at in range(len(ids) - prompt))
         positions = (*own[:prompt], *(0,) * padding, *after)
-        yield Reading("padding", f"{words}, {told}", padded, positions, places, hidden=columns)
+        numbers = {"padding": padding}
+        yield Reading("padding", mistake, padded, positions, places, columns, numbers)
 
 
-def _counted(kind: str, words: str, ids: tuple[int, ...], places: int) -> Reading:
-    return Reading(kind, words, ids, tuple(range(len(ids))), places)
+def _counted(
+    kind: str, mistake: Mistake, ids: tuple[int, ...], places: int, **numbers: int
+) -> Reading:
+    return Reading(kind, mistake, ids, tuple(range(len(ids))), places, numbers=numbers)
 
 
 def _recorded(
@@ -150,16 +149,16 @@ def _recorded(
     fed = _fed_positions(prompt, rounds)
     if len(fed) >= len(ids) and fed[: len(ids)] != right:
         at = next(at for at, position in enumerate(fed) if position != at)
-        words = f"the positions that the trace tells (token {at} of the row at {fed[at]})"
-        yield Reading("positions", words, ids, fed[: len(ids)], places)
+        numbers = {"token": at, "position": fed[at]}
+        yield Reading(
+            "positions", "recorded_positions", ids, fed[: len(ids)], places, numbers=numbers
+        )
     advanced = _advanced_positions(prompt, rounds)
     if len(advanced) >= len(ids) and advanced[: len(ids)] != right:
-        words = "positions that advance by K + 1 in each round, whatever was accepted"
-        yield Reading("positions", words, ids, advanced[: len(ids)], places)
+        yield Reading("positions", "k_plus_1_positions", ids, advanced[: len(ids)], places)
     kept = _kept_tokens(prompt, rounds, place)
     if len(kept) > len(prompt) + place:
-        words = "the rejected draft tokens left in the cache, and attended to"
-        yield _counted("cache", words, kept, 1)
+        yield _counted("cache", "rejected_tokens_kept", kept, 1)
 
 
 def _fed_positions(prompt: Sequence[int], rounds: Sequence[RowRound]) -> tuple[int, ...]:

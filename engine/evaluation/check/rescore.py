@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Literal
 
 import numpy as np
 import torch
@@ -25,24 +26,33 @@ TOGETHER = 4096
 """Tokens of one forward at most."""
 
 
+Mistake = Literal[
+    "none", "shifted", "shifted_from", "no_kv", "bos_in_front", "first_token_missing",
+    "padding_in_front", "padding_behind", "padding_behind_restarts", "padding_behind_predicts",
+    "recorded_positions", "k_plus_1_positions", "rejected_tokens_kept",
+]  # fmt: skip
+
+
 @dataclass(frozen=True)
 class Reading:
     """One way to feed a row.
 
     Attributes:
-        kind: what kind of mistake it is, in one word.
-        words: what was done, in a sentence.
+        kind: of mistake: positions, cache, padding or prompt.
+        mistake: which one it is (`engine.evaluation.check.hypotheses`).
         ids, positions: fed, from the first token on.
         places: at how many of the last tokens the target's choice is asked for.
         hidden: columns that no token attends to.
+        numbers: that say more of the mistake.
     """
 
     kind: str
-    words: str
+    mistake: Mistake
     ids: tuple[int, ...]
     positions: tuple[int, ...]
     places: int = 1
     hidden: tuple[int, ...] = ()
+    numbers: dict[str, int] = field(default_factory=dict)
 
 
 class Probe:

@@ -16,6 +16,7 @@ from tui.view.lines import plain, width_of
 from tui.view.panes.cost import cost_lines
 from tui.view.panes.inspect import inspect_lines
 from tui.view.panes.method import method_lines
+from tui.view.panes.sizes import reason_of
 from tui.view.panes.status import status_lines
 from tui.view.state.closeup import close_up
 from tui.view.state.cursor import Cursor, Phase
@@ -62,7 +63,7 @@ def test_every_round_can_be_shown(method: str, draft: str) -> None:
                         assert width_of(painted) <= width
             assert method_lines(frame, 40, 10)
             costs = "\n".join(plain(line) for line in cost_lines(frame, 40, 14))
-            assert record.draft_reason[:20] in costs
+            assert reason_of(frame)[:20] in costs
             look = close_up(frame, None)
             assert look is None or inspect_lines(look, width)
     if method not in ("dsd", "bsp"):

@@ -16,6 +16,7 @@ from tui.app.app import BatchspecApp
 from tui.cli.request import AppRequest
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.view.sentences import change_words
 
 PROMPTS = tuple(
     PromptEntry(text=text) for text in ("the river", "a cold stone", "old book", "rain")
@@ -66,7 +67,9 @@ async def test_k_and_method_change_from_the_next_round_on(tmp_path: Path) -> Non
         assert "K 5" in shown
         await pilot.press("end", "space")
         await until(pilot, lambda: app.control.state is State.FINISHED, 30.0)
-    told = [record.what for record in read_trace(trace) if isinstance(record, ChangeRecord)]
+    told = [
+        change_words(record) for record in read_trace(trace) if isinstance(record, ChangeRecord)
+    ]
     assert told == ["K = 4", "method = slotspec"]
 
 
@@ -110,11 +113,11 @@ async def test_interventions_by_their_menu() -> None:
             return timeline.changes[-1]
 
         forced = await choose(0, "#300 #301")
-        assert "is to draft" in forced.what
+        assert "is to draft" in change_words(forced)
         joined = await choose(1, "one more")
         assert joined.prompts[0].text == "one more"
         assert len(timeline.tracks) == 5
-        assert (await choose(3, "0.7")).what == "temperature = 0.7"
+        assert change_words(await choose(3, "0.7")) == "temperature = 0.7"
         await until(pilot, lambda: "T 0.0→0.7" in screen_text(app))
         await pilot.press("n")
         await until(pilot, lambda: timeline.last == 3)

@@ -29,9 +29,9 @@ from tui.view.batch.cells import Kind, Segment
 from tui.view.batch.lane import lane_rows, lane_shape, mark, row_lines
 from tui.view.lines import plain, width_of
 from tui.view.panes.verdict import rates, verdict_lines
+from tui.view.sentences import parting_words
 from tui.view.state.compare import Comparison, lane_frame
 from tui.view.state.cursor import LAST, Cursor, Phase
-from tui.view.state.match import sentence
 
 PROMPTS = mixed_prompts(5, seed=3)
 SIZES = [(160, 45), (120, 35), (80, 24), (60, 60), (40, 12)]
@@ -71,7 +71,7 @@ class TestMatch:
             for row, parting in match.partings.items():
                 found = parting.divergence
                 output = timeline.tracks[row].tokens[timeline.tracks[row].prompt_length :]
-                answer = four.oracle.tracks[row].output
+                answer = four.oracle.answers[row].output
                 assert output[: found.position] == answer[: found.position]
                 if found.got is not None and found.expected is not None:
                     assert output[found.position] == found.got
@@ -96,7 +96,7 @@ class TestMatch:
 
     def test_the_cause_is_a_plain_sentence(self, four: Comparison) -> None:
         words = [
-            sentence(parting, four.oracle.tolerance)
+            parting_words(parting, four.oracle.tolerance)
             for parting in four.take(2).match.partings.values()
         ]
         assert any("skipped, since round" in one for one in words), words

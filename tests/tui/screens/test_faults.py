@@ -11,7 +11,8 @@ from textual.widgets import OptionList
 from engine.config.faults import FAULTS
 from engine.config.settings import Settings
 from engine.pairs.registry import PairRequest
-from engine.records.schema import Prompt, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import Prompt
 from engine.runs.worker import State
 from engine.text.prompts import PromptEntry
 from tests.tui_app import screen_text, until

@@ -15,7 +15,8 @@ from textual.widgets import OptionList
 from engine.config.errors import UserError
 from engine.config.settings import Settings
 from engine.pairs.registry import PairRequest
-from engine.records.schema import RoundRecord, RowRound, RunHeader, Summary
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord, RunHeader, Summary
 from tests.tour_claims import CLAIMS
 from tests.tui_app import screen_text, until
 from tui.app.app import BatchspecApp

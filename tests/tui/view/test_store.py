@@ -12,16 +12,10 @@ import pytest
 from msgspec.structs import replace
 
 from engine.config.settings import Settings
+from engine.records.fold import Tally
 from engine.records.history import History
-from engine.records.schema import (
-    AcceptTest,
-    BonusChoice,
-    Record,
-    RoundRecord,
-    RowRound,
-    RunHeader,
-    Tally,
-)
+from engine.records.row import AcceptTest, BonusChoice, RowRound
+from engine.records.schema import Record, RoundRecord, RunHeader
 from engine.runs.worker import Progress
 from tests.synthetic import records
 from tests.tui_app import ready, until

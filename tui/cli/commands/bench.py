@@ -18,6 +18,7 @@ from tui.cli.options import chosen, shared_options
 from tui.cli.progress import ProgressLine
 from tui.cli.results import STDOUT, write_json
 from tui.cli.tables import print_warning
+from tui.view.sentences import warning_words
 
 if TYPE_CHECKING:
     from engine.evaluation.bench import Benchmark, Entry
@@ -81,7 +82,8 @@ def bench(
             progress=line.stage,
         )
     if options.json is not None:
-        write_json(options.json, msgspec.to_builtins(result))
+        plain = msgspec.to_builtins(result)
+        write_json(options.json, {"warning": warning_words(result.settings), **plain})
     if not options.quiet and options.json != STDOUT:
         print_benchmark(result, Console(highlight=False))
     return 0
@@ -128,7 +130,7 @@ def print_benchmark(result: Benchmark, console: Console) -> None:
             style="dim",
         )
     )
-    print_warning(console, result.warning)
+    print_warning(console, warning_words(result.settings))
     console.print(_table(result.results, console.width))
 
 

@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import click
-import msgspec
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -22,6 +21,7 @@ from tui.cli.options import DraftTokens
 from tui.cli.progress import ProgressLine
 from tui.cli.results import STDOUT, check_writable, write_json
 from tui.session.check import Checked, CheckSource, check_settings, checked
+from tui.view.check_words import cause_words, check_json
 from tui.view.showable import showable
 
 if TYPE_CHECKING:
@@ -113,7 +113,7 @@ def check(
             line.say(f"exact rate {result.exact_rate:.4f} is below the required {require:g}")
             status = NOT_HELD
     if path is not None:
-        write_json(path, msgspec.to_builtins(result, str_keys=True))
+        write_json(path, check_json(result))
     if not quiet and path != STDOUT:
         print_check(result, found.tokenizer, Console(highlight=False))
     return status
@@ -199,6 +199,6 @@ def print_check(result: CheckResult, tokenizer: Tokenizer, console: Console) -> 
             piece(cause.got),
             "–" if gap is None else f"{gap:.3g}",
             Text(name, style=STYLES.get(cause.cause, "bold red")),
-            Text(showable(cause.message)),
+            Text(showable(cause_words(cause))),
         )
     console.print(table)

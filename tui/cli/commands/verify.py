@@ -16,6 +16,7 @@ from tui.cli.loading import load, method_list, no_trace
 from tui.cli.options import chosen, shared_options
 from tui.cli.progress import ProgressLine
 from tui.cli.results import STDOUT, write_json
+from tui.view.sentences import divergence_words, warning_words
 from tui.view.showable import showable
 
 if TYPE_CHECKING:
@@ -49,8 +50,8 @@ def verify(
     options = chosen(**shared)
     if not options.settings.sampling.greedy:
         raise UserError("equality of outputs is defined for greedy decoding: use --temperature 0")
-    if options.settings.warning:
-        raise UserError(f"nothing can be verified: {options.settings.warning}")
+    if warning := warning_words(msgspec.to_builtins(options.settings)):
+        raise UserError(f"nothing can be verified: {warning}")
     no_trace(options, "verify")
     demands = [_demand(text) for text in required]
     named = ctx.get_parameter_source("method") is not click.core.ParameterSource.DEFAULT
@@ -66,10 +67,27 @@ def verify(
         result = compare(pair, options.settings, chosen_methods, prompts, progress=line.stage)
         status = _status(result, demands, line)
     if options.json is not None:
-        write_json(options.json, msgspec.to_builtins(result, str_keys=True))
+        write_json(options.json, verification_json(result))
     if not options.quiet and options.json != STDOUT:
         print_verification(result, pair.tokenizer, Console(highlight=False))
     return status
+
+
+FACTS = ("violation", "tolerance", "finish_reason", "error")
+"""Of a divergence, what its `message` is made of: the JSON has that instead."""
+
+
+def verification_json(result: Verification) -> dict[str, Any]:
+    """The result as plain values: `batchspec/verify/1` of the contract."""
+    plain: dict[str, Any] = msgspec.to_builtins(result, str_keys=True)
+    for name, verdict in result.methods.items():
+        for entry, found in zip(
+            plain["methods"][name]["divergences"], verdict.divergences, strict=True
+        ):
+            for fact in FACTS:
+                del entry[fact]
+            entry["message"] = divergence_words(found)
+    return plain
 
 
 def print_verification(result: Verification, tokenizer: Tokenizer, console: Console) -> None:
@@ -136,7 +154,7 @@ def _divergences(verdict: MethodVerdict, tokenizer: Tokenizer) -> Table:
             "–" if gap is None else f"{gap:.3g}",
             Text(cause, style=CAUSE_STYLES[divergence.cause]),
             "–" if divergence.round is None else str(divergence.round),
-            Text(showable(divergence.message)),
+            Text(showable(divergence_words(divergence))),
         )
     return table
 

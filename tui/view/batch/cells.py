@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from enum import Enum
 from typing import NamedTuple
 
-from engine.records.schema import RowRound, Span
+from engine.records.row import RowRound, Span
 from tui.view.state.cursor import Phase
 
 

@@ -65,17 +65,19 @@ def _resting(look: LaneFrame, row: int) -> TensorRow | None:
         return _waiting(track, frame.timeline.method in LEFT_ALIGNED)
     number = track.rounds[count - 1]
     record = frame.timeline.round_at(number)
-    rows = record.rows if record is not None else ()
-    entry = next((entry for entry in rows if entry.row == row), None)
+    if record is None:
+        return None
+    entry = next((entry for entry in record.rows if entry.row == row), None)
     if entry is None:
         return None
     then = replace(frame, cursor=Cursor(number, LAST), slide=1.0)
-    found = row_at(then, entry, broken=False)
+    found = row_at(then, record, entry, broken=False)
     quiet = {Kind.ACCEPTED: Kind.COMMITTED, Kind.BONUS: Kind.COMMITTED}
     segments = [
         segment._replace(kind=quiet.get(segment.kind, segment.kind)) for segment in found.segments
     ]
-    return replace(found, segments=segments, debris=(), note="at rest", accepted=None, delta=None)
+    resting = replace(found, segments=segments, debris=(), accepted=None, delta=None)
+    return replace(resting, parked=True, note="at rest")
 
 
 def _waiting(track: RowTrack, left: bool) -> TensorRow:
@@ -90,6 +92,7 @@ def _waiting(track: RowTrack, left: bool) -> TensorRow:
         delta=None,
         kv_length=0,
         positions=None,
+        parked=True,
         note="waits",
         end=length,
         edge=length,
@@ -173,7 +176,7 @@ def row_lines(
     lines = paint_row(look.frame, view, row, shape, max(1, each - 1))
     if len(lines) > 1 and shape.gutter_width < SHORT and row.accepted is not None:
         lines[1][0] = (fit(f"   {row.accepted}/{row.drafted}", shape.gutter_width), "dim")
-    if row.note in ("at rest", "waits"):
+    if row.parked:
         lines = [_quiet(line) for line in lines]
     if each >= 2:
         lines.append(row_text(look, row.row, shape.width, "   "))

@@ -318,7 +318,7 @@ def _note(row: TensorRow) -> str:
     if row.finish_reason:
         words.append(f"■ {row.finish_reason}")
     elif row.note:
-        words.append(row.note.split(":")[0])
+        words.append(row.note)
     if row.by_text and row.drafted:
         words.append("text")
     return " · ".join(words)

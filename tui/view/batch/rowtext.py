@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
+from engine.records.match import Parting
 from tui.view.lines import Line, crop, width_of
 from tui.view.showable import showable
 from tui.view.state.compare import LaneFrame
-from tui.view.state.match import Parting
 from tui.view.state.timeline import BLANK, Timeline
 from tui.view.state.track import RowTrack
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from engine.records.schema import RoundRecord, RowRound, Span
+from engine.records.row import RowRound, Span
+from engine.records.schema import RoundRecord
 from tui.view.batch import cells
 from tui.view.batch.cells import Kind, Segment
+from tui.view.sentences import schedule_words
 from tui.view.state.completed import CACHELESS, figure, length_told
 from tui.view.state.cursor import LAST, Phase
 from tui.view.state.frame import Frame
@@ -31,7 +33,10 @@ class TensorRow:
     debris: tuple[int, ...] = ()
     """Rejected draft tokens that are no longer in memory."""
     finish_reason: str = ""
+    parked: bool = False
+    """Whether the row takes no part in the round."""
     note: str = ""
+    """Why it is where it is, in a word or two."""
     accepted: int | None = None
     drafted: int = 0
     by_text: bool = False
@@ -67,7 +72,7 @@ def tensor_view(frame: Frame) -> TensorView:
         return _prompts(frame)
     phase = frame.cursor.phase
     broken = {violation.row for violation in record.violations} if phase is LAST else set()
-    rows = [row_at(frame, row, row.row in broken) for row in record.rows]
+    rows = [row_at(frame, record, row, row.row in broken) for row in record.rows]
     block = max((len(row.draft_token_ids) for row in record.rows), default=0)
     before = record.length_before
     edge = before + block
@@ -90,7 +95,7 @@ def _ragged(record: RoundRecord) -> bool:
     )
 
 
-def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
+def row_at(frame: Frame, record: RoundRecord, row: RowRound, broken: bool) -> TensorRow:
     """One row at the frame's cursor."""
     phase = frame.cursor.phase
     track = frame.timeline.tracks.get(row.row)
@@ -107,7 +112,7 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
             delta=None,
             kv_length=_cached(frame, row, row.before - 1),
             positions=_positions(segments),
-            note=row.why,
+            note=schedule_words(record, row, brief=True),
             accepted=row.accepted if phase >= Phase.VERIFY else None,
             drafted=len(row.draft_token_ids),
             by_text=row.by_text,
@@ -130,7 +135,7 @@ def row_at(frame: Frame, row: RowRound, broken: bool) -> TensorRow:
         positions=_positions(segments),
         debris=() if stale else _debris(row),
         finish_reason=row.finish_reason or "",
-        note=row.why,
+        note=schedule_words(record, row, brief=True),
         accepted=row.accepted,
         drafted=len(row.draft_token_ids),
         by_text=row.by_text,

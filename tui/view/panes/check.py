@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from engine.evaluation.divergence import agreement
+from engine.records.divergence import agreement
+from tui.view.check_words import cause_words
 from tui.view.lines import Line, crop, wrap
 from tui.view.showable import showable
 from tui.view.state.timeline import BLANK
@@ -226,7 +227,7 @@ def _cause(cause: Cause, tolerance: float) -> Line:
 
 def _message(cause: Cause) -> str:
     """In words, without the name that stands before it."""
-    return showable(cause.message).removeprefix(f"{_name(cause.cause)}: ")
+    return showable(cause_words(cause)).removeprefix(f"{_name(cause.cause)}: ")
 
 
 def _part(name: str, text: Line, width: int) -> list[Line]:

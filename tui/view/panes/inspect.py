@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from engine.records.schema import AcceptTest, BonusChoice, RowRound
+from engine.records.row import AcceptTest, BonusChoice, RowRound
 from tui.view.lines import Line, crop, width_of, wrap
 from tui.view.panes.inspect_memory import memory_lines, moved_lines
 from tui.view.showable import fit

@@ -7,6 +7,7 @@ from tui.view.batch.cells import Kind, Segment, fed, kept
 from tui.view.batch.tensor import in_cache
 from tui.view.lines import Line, crop
 from tui.view.panes.cost import bytes_words
+from tui.view.sentences import schedule_words
 from tui.view.showable import fit
 from tui.view.state.closeup import CloseUp
 from tui.view.state.completed import CACHELESS, UNKNOWN
@@ -109,8 +110,10 @@ def moved_lines(look: CloseUp, width: int) -> list[Line]:
     ]
     if row.finish_reason:
         lines.append([("ended        ", "title"), (row.finish_reason, "text")])
-    if row.why:
-        lines.append([("schedule     ", "title"), (row.why, "text")])
+    record = look.frame.record
+    words = schedule_words(record, row) if record is not None else ""
+    if words:
+        lines.append([("schedule     ", "title"), (words, "text")])
     return [crop(line, width) for line in lines]
 
 

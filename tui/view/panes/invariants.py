@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from engine.config.counted import counted
-from engine.records.schema import Violation
+from engine.records.violation import Violation
 from tui.view.lines import Line, wrap
+from tui.view.sentences import violation_words
 from tui.view.showable import fit, showable
 from tui.view.state.frame import Frame
 
@@ -53,7 +54,7 @@ def invariants_lines(frame: Frame, width: int, height: int) -> list[Line]:
     if breaks:
         at, violation = breaks[0]
         who = "" if violation.row is None else f"row {violation.row}, "
-        words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
+        words = f"{violation.invariant} {who}round {at}: {showable(violation_words(violation))}"
         lines += wrap([(words, "broken")], width)[: max(1, height - 2)]
         return lines + _others(breaks, width)  # the pane scrolls: each row is named
     if checked:
@@ -72,7 +73,7 @@ def _others(breaks: list[tuple[int, Violation]], width: int) -> list[Line]:
         else:
             seen.add(violation.invariant)
             who = "" if violation.row is None else f"row {violation.row}, "
-            words = f"{violation.invariant} {who}round {at}: {showable(violation.message)}"
+            words = f"{violation.invariant} {who}round {at}: {showable(violation_words(violation))}"
             lines.append([(fit(words, width).rstrip(), "rejected")])
     if more:
         words = f"and the same in {counted(len(more), 'more row')}: {_rows(more)}"

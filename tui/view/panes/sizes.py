@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from engine.records.schema import RoundRecord
 from tui.view.lines import Line
+from tui.view.sentences import choice_words
 from tui.view.state.completed import UNKNOWN, draft_tokens
 from tui.view.state.frame import Frame
 
@@ -65,4 +66,5 @@ def _told(record: RoundRecord) -> object:
 def reason_of(frame: Frame) -> str:
     """Why the round had this K, where it was chosen; else nothing."""
     record = frame.record
-    return record.draft_reason if record is not None else ""
+    choice = record.draft_choice if record is not None else None
+    return "" if choice is None else choice_words(choice)

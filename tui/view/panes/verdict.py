@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 from engine.config.faults import FAULTS
-from engine.records.schema import Violation
+from engine.records.match import Parting
+from engine.records.violation import Violation
 from tui.view.batch.rowtext import FORK
 from tui.view.lines import Line, crop, spread, width_of, wrap
 from tui.view.panes.invariants import NAMES
 from tui.view.panes.sizes import method_piece
+from tui.view.sentences import changed_words, parting_words, violation_words
 from tui.view.showable import showable
 from tui.view.state.compare import LaneFrame
-from tui.view.state.match import Parting, sentence
 
 BAR = 12
+
+TITLED = ("method", "fault")
+"""Settings that a lane's title names anyway."""
 
 MEASURE = "the others are compared with this run, right or wrong: there is no oracle"
 
@@ -52,10 +56,11 @@ def _parted(look: LaneFrame) -> Line:
     timeline = look.frame.timeline
     if timeline.header is None or timeline.header.fork is None:
         return []
-    changes = [change.what for change in timeline.changes if change.round == timeline.header.fork]
-    parts = changes[-1].split(", ") if changes else []
-    told = [part for part in parts if "=" in part and not part.startswith(("method ", "fault "))]
-    return [(f"  {FORK}", "parked"), *((f" {showable(part)}", "text") for part in told)]
+    fork = timeline.header.fork
+    changes = [change for change in timeline.changes if change.round == fork and change.changed]
+    settings = [name for name in changes[-1].changed if name not in TITLED] if changes else []
+    words = changed_words(changes[-1], settings) if changes else []
+    return [(f"  {FORK}", "parked"), *((f" {showable(part)}", "text") for part in words)]
 
 
 def heading_note(look: LaneFrame, width: int) -> Line:
@@ -74,7 +79,7 @@ def rates(look: LaneFrame) -> tuple[int, int, float]:
     exact = total = 0
     shares = 0.0
     for row, track in look.frame.timeline.tracks.items():
-        if row not in look.match.oracle.tracks:
+        if row not in look.match.oracle.answers:
             continue
         length = track.length_at(look.number) - track.prompt_length
         parting = look.match.parted_at(row, look.number)
@@ -85,7 +90,7 @@ def rates(look: LaneFrame) -> tuple[int, int, float]:
             exact += 1
             shares += 1.0
             continue
-        answer = look.match.oracle.tracks[row].output
+        answer = look.match.oracle.answers[row].output
         due = max(length, len(answer)) if parting.divergence.got is None else length
         shares += min(1.0, parting.divergence.position / max(1, due))
     return exact, total, shares / total if total else 1.0
@@ -156,7 +161,7 @@ def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
     groups: dict[str, list[Parting]] = {}
     for entry in parted:
         oracle = look.match.oracle
-        words = sentence(entry, oracle.tolerance, oracle.name)
+        words = parting_words(entry, oracle.tolerance, oracle.name)
         groups.setdefault(words, []).append(entry)
     out = []
     for words, entries in groups.items():
@@ -211,4 +216,4 @@ def _broken(look: LaneFrame, before: str = "") -> list[tuple[str, str]]:
 
 def _breach(broken: Violation) -> str:
     who = "" if broken.row is None else f"row {broken.row}: "
-    return f"{who}{showable(broken.message)}"
+    return f"{who}{showable(violation_words(broken))}"

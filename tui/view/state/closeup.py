@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from engine.records.schema import RowRound
+from engine.records.row import RowRound
 from tui.view.lines import Line
 from tui.view.state.cursor import LAST, Cursor
 from tui.view.state.frame import Frame

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from engine.records.match import Match, OracleFold
 from engine.records.schema import Failure, OracleRecord, Record, RoundRecord, RunHeader, TickRecord
 from tui.view.state.cursor import LAST, Cursor
 from tui.view.state.frame import CellMode, Frame
-from tui.view.state.match import Match, OracleBook
 from tui.view.state.timeline import Timeline
 
 
@@ -34,7 +34,7 @@ class Comparison:
 
     def __init__(self) -> None:
         self.lanes: dict[int, list[Take]] = {}
-        self.oracle = OracleBook()
+        self.oracle = OracleFold()
         self.ticks: list[dict[int, Moment]] = []
         self.paces: list[str] = []
         """What the lanes were kept level in, tick by tick."""
@@ -164,7 +164,7 @@ class LaneFrame(NamedTuple):
         """Rows of which nothing is known that they could be compared with, among recordings."""
         if not self.name:
             return []  # the oracle is asked about every row
-        return [row for row in self.frame.timeline.tracks if row not in self.match.oracle.tracks]
+        return [row for row in self.frame.timeline.tracks if row not in self.match.oracle.answers]
 
     @property
     def number(self) -> int:

@@ -7,7 +7,8 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
 from tui.view.state.track import RowTrack
 
 UNKNOWN = "–"
@@ -67,7 +68,7 @@ def draft_tokens(record: RoundRecord) -> int | None:
     Under `auto` the record says why K was chosen, also where the method (dsd) makes one
     draft token at least.
     """
-    if record.draft_reason:
+    if record.draft_choice is not None:
         return record.draft_tokens
     if not record.draft_tokens and any(row.draft_token_ids for row in record.rows):
         return None

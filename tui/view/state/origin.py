@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from engine.records.schema import RoundRecord, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
 from tui.view.state.timeline import Timeline
 from tui.view.state.track import RowTrack
 

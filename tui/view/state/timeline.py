@@ -19,8 +19,8 @@ from engine.records.schema import (
     RoundRecord,
     RunHeader,
     Summary,
-    Violation,
 )
+from engine.records.violation import Violation
 from tui.view.showable import showable
 from tui.view.state.completed import completed
 from tui.view.state.store import RoundStore
@@ -103,10 +103,10 @@ class Timeline:
             self.tracks[prompt.index] = RowTrack(prompt)
 
     @property
-    def held(self) -> str:
-        """Why the run holds by itself, until it goes on or is changed."""
+    def held(self) -> ChangeRecord | None:
+        """The record with which the run holds by itself, until it goes on or is changed."""
         last = self.changes[-1] if self.changes else None
-        return last.what if last is not None and last.held and last.round == self.last else ""
+        return last if last is not None and last.held and last.round == self.last else None
 
     def _in_force(self, number: int) -> Iterator[ChangeRecord]:
         """The changes that were made before round `number` began, the latest first."""

@@ -5,7 +5,8 @@ from __future__ import annotations
 from bisect import bisect_right
 from typing import NamedTuple
 
-from engine.records.schema import Prompt, RowRound
+from engine.records.row import RowRound
+from engine.records.schema import Prompt
 
 
 class Branch(NamedTuple):

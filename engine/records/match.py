@@ -1,4 +1,4 @@
-"""One run against the oracle: where each row leaves it, and why, as the records come."""
+"""One run against the oracle: where each row first differs, and why, as the records come."""
 
 from __future__ import annotations
 
@@ -6,14 +6,12 @@ import math
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from engine.evaluation.divergence import (
-    Answer,
-    Divergence,
-    RowTrail,
-    extend_trails,
-    first_divergence,
-)
+from engine.records.divergence import Answer, Divergence, first_divergence
+from engine.records.fold import RowFold, RunFold
 from engine.records.schema import OracleRecord, RoundRecord
+
+AT_ITS_END = ("eos", "context")
+"""Ends of an oracle's answer after which nothing may follow. A budget may still grow."""
 
 
 class Parting(NamedTuple):
@@ -24,7 +22,7 @@ class Parting(NamedTuple):
     divergence: Divergence
 
 
-class OracleTrack:
+class AnswerFold:
     """The oracle's answer to one prompt, as far as it is known."""
 
     def __init__(self) -> None:
@@ -43,83 +41,85 @@ class OracleTrack:
         )
 
 
-class OracleBook:
-    """Everything that the oracle has said."""
+class OracleFold:
+    """The oracle's answers, added up from its records."""
 
     def __init__(self) -> None:
-        self.tracks: dict[int, OracleTrack] = {}
+        self.answers: dict[int, AnswerFold] = {}
         self.tolerance: float | None = None
         self.pieces: dict[int, str] = {}
         self.name = ""
-        """Whose word it is, where not the oracle's own."""
+        """Whose answers these are, where not the oracle's own."""
 
     def taken_back(self, record: OracleRecord) -> dict[int, int]:
         """By row, the place from which on a record replaces what was said before."""
-        known = {row: len(track.output) for row, track in self.tracks.items()}
+        known = {row: len(answer.output) for row, answer in self.answers.items()}
         return {row.row: row.first for row in record.rows if row.first < known.get(row.row, 0)}
 
     def add(self, record: OracleRecord) -> list[int]:
-        """Take in a record. Returns the rows that it tells of."""
+        """Add a record. Returns the rows that it is about."""
         self.pieces.update(record.pieces)
         self.name = record.name
         if record.tolerance is not None:
             self.tolerance = record.tolerance
         for row in record.rows:
-            track = self.tracks.setdefault(row.row, OracleTrack())
-            del track.output[row.first :], track.gaps[row.first :]
-            track.output.extend(row.output_ids)
-            track.gaps.extend(row.gaps)
-            track.finish_reason = row.finish_reason or ""
-            track.error = row.error
+            answer = self.answers.setdefault(row.row, AnswerFold())
+            del answer.output[row.first :], answer.gaps[row.first :]
+            answer.output.extend(row.output_ids)
+            answer.gaps.extend(row.gaps)
+            answer.finish_reason = row.finish_reason or ""
+            answer.error = row.error
         return [row.row for row in record.rows]
 
 
 class Match:
     """How far the rows of one run agree with the oracle."""
 
-    def __init__(self, oracle: OracleBook) -> None:
+    def __init__(self, oracle: OracleFold) -> None:
         self.oracle = oracle
-        self.trails: dict[int, RowTrail] = {}
+        self.fold = RunFold()
         self.partings: dict[int, Parting] = {}
         self._agreed: dict[int, int] = {}
         self._judged_with: float | None = None
 
-    def add(self, record: RoundRecord) -> None:
-        """Take in a round of the run."""
-        for row in record.back:
+    def add(self, record: RoundRecord) -> set[int]:
+        """Add a round of the run. Returns the rows that went back before it."""
+        gone = self.fold.add(record)
+        for row in gone | record.back.keys():
             self._agreed.pop(row, None)
             self.partings.pop(row, None)
-        extend_trails(self.trails, record)
         self.check(row.row for row in record.rows)
+        return gone
 
     def check(self, rows: Iterable[int]) -> None:
         """Compare these rows as far as both sides go."""
-        for row in rows:
-            trail, track = self.trails.get(row), self.oracle.tracks.get(row)
-            if trail is None or track is None or row in self.partings:
+        for index in rows:
+            row, answer = self.fold.rows.get(index), self.oracle.answers.get(index)
+            if row is None or answer is None or index in self.partings:
                 continue
-            place = self._agreed.get(row, 0)
-            shared = min(len(trail.output), len(track.output))
-            while place < shared and trail.output[place] == track.output[place]:
+            place = self._agreed.get(index, 0)
+            shared = min(len(row.output), len(answer.output))
+            while place < shared and row.output[place] == answer.output[place]:
                 place += 1
-            self._agreed[row] = place
-            if place < shared or self._one_ended(trail, track, place):
-                self._part(row, trail, track, place)
+            self._agreed[index] = place
+            if place < shared or self._one_ended(row, answer, place):
+                self._part(index, row, answer, place)
 
-    def _one_ended(self, trail: RowTrail, track: OracleTrack, place: int) -> bool:
+    def _one_ended(self, row: RowFold, answer: AnswerFold, place: int) -> bool:
         """Whether one of the two has ended here, and the other goes on."""
-        if place < len(trail.output):
-            return bool(track.finish_reason)
-        return trail.finish_reason is not None and place < len(track.output)
+        if place < len(row.output):
+            ended = answer.finish_reason
+            return bool(ended) if self.oracle.name else ended in AT_ITS_END
+        return row.finish_reason is not None and place < len(answer.output)
 
-    def _part(self, row: int, trail: RowTrail, track: OracleTrack, place: int) -> None:
+    def _part(self, index: int, row: RowFold, answer: AnswerFold, place: int) -> None:
         tolerance = self.oracle.tolerance
         limit = math.inf if tolerance is None else tolerance
-        divergence = first_divergence(trail, track.answer(row), limit, complete=False)
+        divergence = first_divergence(row, answer.answer(index), limit, complete=False)
         if divergence is None:
             return
-        at = trail.rounds[place] if place < len(trail.rounds) else trail.last_round or 0
-        self.partings[row] = Parting(at, divergence)
+        at = row.rounds[place] if place < len(row.rounds) else row.last_round or 0
+        self.partings[index] = Parting(at, divergence)
 
     def measure_went_back(self, row: int, place: int) -> None:
         """The oracle's answer is another one from this place on: compare it from there again.
@@ -150,27 +150,3 @@ class Match:
         """The differences up to this round, the earliest first."""
         found = [parting for parting in self.partings.values() if parting.round <= number]
         return sorted(found, key=lambda entry: (entry.round, entry.divergence.index))
-
-
-def sentence(parting: Parting, tolerance: float | None, name: str = "") -> str:
-    """Why the row left the oracle, or the recording of this name, in plain words."""
-    found = parting.divergence
-    if name and found.invariant in (None, "I5") and None in (found.got, found.expected):
-        went = "ended before" if found.got is None else "goes on after"
-        return f"it {went} the row of {name}, in round {parting.round}"
-    if name and found.invariant is None:
-        return f"it differs from the row of {name}, from round {parting.round} on"
-    if found.cause == "stopped":
-        return f"{found.message}, in round {parting.round}"
-    if found.cause == "numeric":
-        if tolerance is None:
-            return f"no invariant broke; the two best tokens are {found.oracle_gap:.2g} apart"
-        return f"rounding: the two best tokens are only {found.oracle_gap:.2g} apart"
-    if found.invariant is None:
-        return found.message
-    if found.expected is None:
-        return f"{found.message}, in round {parting.round}"
-    message = found.message
-    if found.invariant == "I5" and message.startswith("token"):
-        return f"took a token that the target had not chosen, in round {found.round}"
-    return f"{message}, since round {found.round}"

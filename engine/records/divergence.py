@@ -4,7 +4,7 @@
   tokens lie within the tolerance at that place, so that rounding decided.
 - *desync*: an invariant broke: which, and in which round. A difference that nothing
   explains (no invariant broke, and the gap is above the tolerance) is a desync as well,
-  with no invariant and a message that says so: it must never pass for rounding.
+  with no invariant: it must never pass for rounding.
 - *stopped*: the method ended the row before the oracle did.
 
 Pure functions over records, answers and a tolerance: a screen, a check of another
@@ -14,15 +14,14 @@ engine's tokens and `verify` share them, and none of them needs a model.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Literal
 
 import msgspec
 
-from engine.records.schema import RoundRecord, Violation
+from engine.records.fold import RowFold
+from engine.records.violation import InvariantName, Violation
 
 Cause = Literal["numeric", "desync", "stopped"]
-InvariantName = Literal["I1", "I2", "I3", "I4", "I5"]
 
 
 class Answer(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -54,65 +53,18 @@ class Divergence(msgspec.Struct, frozen=True, kw_only=True):
     round: int | None
     """The round in which the invariant broke (desync), else the one of the difference.
     Null where no rounds are known."""
-    message: str
-
-
-@dataclass
-class RowTrail:
-    """What the records say about one row.
-
-    Attributes:
-        output: its committed tokens, in order.
-        rounds: for each of them, the round that committed it.
-        accepted: for each of them, whether it was a draft token that the target accepted.
-        broken: (round, violation) of the row or of its whole batch, in order.
-        finish_reason, error: how it ended; None while it runs.
-        last_round: the last round in which it took part.
-        start: committed tokens before its first round: those of its prompt.
-    """
-
-    output: list[int] = field(default_factory=list)
-    rounds: list[int] = field(default_factory=list)
-    accepted: list[bool] = field(default_factory=list)
-    broken: list[tuple[int, Violation]] = field(default_factory=list)
-    finish_reason: str | None = None
-    error: str | None = None
-    last_round: int | None = None
-    start: int = 0
-
-    def go_back(self, length: int) -> None:
-        """Forget the new tokens beyond the first `length`."""
-        for known in (self.output, self.rounds, self.accepted):
-            del known[max(0, length) :]
-
-
-def trails_of(records: Iterable[RoundRecord]) -> dict[int, RowTrail]:
-    """The trail of each row that took part in a round."""
-    trails: dict[int, RowTrail] = {}
-    for record in records:
-        extend_trails(trails, record)
-    return trails
-
-
-def extend_trails(trails: dict[int, RowTrail], record: RoundRecord) -> None:
-    """Add one more round (a live screen calls this as the records come)."""
-    for row in record.rows:
-        trail = trails.setdefault(row.row, RowTrail(start=row.before))
-        if row.before:  # not every engine tells it
-            trail.go_back(row.before - trail.start)
-        trail.output.extend(row.committed)
-        trail.rounds.extend([record.round] * len(row.committed))
-        trail.accepted.extend(place < row.accepted for place in range(len(row.committed)))
-        trail.last_round = record.round
-        trail.finish_reason, trail.error = row.finish_reason, row.error
-    for violation in record.violations:
-        rows = (violation.row,) if violation.row is not None else (row.row for row in record.rows)
-        for index in rows:
-            trails.setdefault(index, RowTrail()).broken.append((record.round, violation))
+    violation: Violation | None = None
+    """What broke (desync), where a record says it."""
+    tolerance: float = 0.0
+    """Distance of two logits that rounding explains."""
+    finish_reason: str = ""
+    """How the row ended (stopped), or the oracle did (the row went on after it)."""
+    error: str = ""
+    """Why the row could not go on (stopped)."""
 
 
 def attribute(
-    trails: Mapping[int, RowTrail],
+    rows: Mapping[int, RowFold],
     answers: Iterable[Answer],
     tolerance: float,
     *,
@@ -122,7 +74,7 @@ def attribute(
     """The first difference of each row, labelled; rows that agree are left out.
 
     Args:
-        trails: of `trails_of`; other engines' tokens are trails without rounds.
+        rows: of `fold_rows`; other engines' tokens are rows without rounds.
         answers: the oracle's; rows without one are left out.
         tolerance: of `engine.evaluation.oracle.Oracle.tolerance`.
         complete: the run is over: a row that has fewer tokens than the oracle stopped.
@@ -131,7 +83,7 @@ def attribute(
     """
     found = []
     for answer in answers:
-        trail = trails.get(answer.index, RowTrail())
+        trail = rows.get(answer.index, RowFold())
         divergence = first_divergence(trail, answer, tolerance, complete=complete, eos_ids=eos_ids)
         if divergence is not None:
             found.append(divergence)
@@ -139,7 +91,7 @@ def attribute(
 
 
 def first_divergence(
-    trail: RowTrail,
+    trail: RowFold,
     answer: Answer,
     tolerance: float,
     *,
@@ -176,23 +128,16 @@ def cut_at_eos(output: Sequence[int], eos_ids: Sequence[int]) -> Sequence[int]:
     return output
 
 
-def _different(trail: RowTrail, answer: Answer, place: int, tolerance: float) -> Divergence:
+def _different(trail: RowFold, answer: Answer, place: int, tolerance: float) -> Divergence:
     round = trail.rounds[place] if trail.rounds else None
     gap = answer.gaps[place] if place < len(answer.gaps) else None
-    broken = _culprit(trail, place, round)
     cause: Cause = "desync"
+    violation: Violation | None = None
+    broken = _culprit(trail, place, round)
     if broken is not None:
         round, violation = broken
-        message = violation.message
     elif gap is not None and gap <= tolerance:
         cause = "numeric"
-        message = f"rounding: a gap of {gap:.3g} within {tolerance:.3g}"
-    else:
-        apart = "an unknown distance" if gap is None else f"{gap:.3g}"
-        message = (
-            f"unexplained: no invariant broke, and the oracle's two best tokens are {apart} apart "
-            f"(tolerance {tolerance:.3g})"
-        )
     return Divergence(
         index=answer.index,
         position=place,
@@ -200,14 +145,14 @@ def _different(trail: RowTrail, answer: Answer, place: int, tolerance: float) ->
         got=trail.output[place],
         oracle_gap=gap,
         cause=cause,
-        invariant=broken[1].invariant if broken is not None else None,
+        invariant=None if violation is None else violation.invariant,
         round=round,
-        message=message,
+        violation=violation,
+        tolerance=tolerance,
     )
 
 
-def _stopped(trail: RowTrail, answer: Answer, place: int) -> Divergence:
-    reason = trail.finish_reason or "no finish reason"
+def _stopped(trail: RowFold, answer: Answer, place: int) -> Divergence:
     return Divergence(
         index=answer.index,
         position=place,
@@ -217,11 +162,12 @@ def _stopped(trail: RowTrail, answer: Answer, place: int) -> Divergence:
         cause="stopped",
         invariant=None,
         round=trail.last_round,
-        message=trail.error or f"the row ended ({reason}) before the oracle did",
+        finish_reason=trail.finish_reason or "",
+        error=trail.error or "",
     )
 
 
-def _past_the_end(trail: RowTrail, answer: Answer, place: int) -> Divergence:
+def _past_the_end(trail: RowFold, answer: Answer, place: int) -> Divergence:
     """The oracle had ended: whatever follows breaks I5, whether or not a record says so."""
     return Divergence(
         index=answer.index,
@@ -232,11 +178,11 @@ def _past_the_end(trail: RowTrail, answer: Answer, place: int) -> Divergence:
         cause="desync",
         invariant="I5",
         round=trail.rounds[place] if trail.rounds else None,
-        message=f"the row went on where the oracle had ended ({answer.finish_reason})",
+        finish_reason=answer.finish_reason,
     )
 
 
-def _culprit(trail: RowTrail, place: int, round: int | None) -> tuple[int, Violation] | None:
+def _culprit(trail: RowFold, place: int, round: int | None) -> tuple[int, Violation] | None:
     """The broken invariant that is to blame for a difference in `round`.
 
     A token that was not the target's own choice (I5 in this very round, and no accepted

@@ -7,16 +7,12 @@ from typing import Any
 import msgspec
 import pytest
 
-from engine.evaluation.divergence import (
-    Answer,
-    RowTrail,
-    agreement,
-    attribute,
-    cut_at_eos,
-    first_divergence,
-    trails_of,
-)
-from engine.records.schema import RoundRecord, RowRound, Violation
+from engine.records.divergence import Answer, agreement, attribute, cut_at_eos, first_divergence
+from engine.records.fold import RowFold, fold_rows
+from engine.records.row import RowRound
+from engine.records.schema import RoundRecord
+from engine.records.violation import Violation
+from tui.view.sentences import divergence_words
 
 ANSWER = Answer(
     index=0, output_ids=(5, 6, 7, 8, 9), finish_reason="length", gaps=(1.0, 0.01, 0.5, 0.02, 3.0)
@@ -36,7 +32,7 @@ def rounds(*blocks: tuple[int, ...], broken: Any = (), ended: str | None = "leng
                 ),
             ),
             violations=tuple(
-                Violation(invariant=name, row=row, message=f"{name} in round {when}")
+                Violation(invariant=name, row=row, note=f"{name} in round {when}")
                 for when, name, row in broken
                 if when == number
             ),
@@ -48,7 +44,7 @@ def rounds(*blocks: tuple[int, ...], broken: Any = (), ended: str | None = "leng
 def divergence(*blocks: tuple[int, ...], answer: Answer = ANSWER, **other: Any) -> Any:
     shaped = {name: other.pop(name) for name in ("broken", "ended") if name in other}
     tolerance = other.pop("tolerance", 0.1)
-    return first_divergence(trails_of(rounds(*blocks, **shaped))[0], answer, tolerance, **other)
+    return first_divergence(fold_rows(rounds(*blocks, **shaped))[0], answer, tolerance, **other)
 
 
 def test_equal_outputs_do_not_diverge() -> None:
@@ -65,7 +61,7 @@ def test_numeric_needs_a_small_gap_and_no_broken_invariant() -> None:
 def test_a_broken_invariant_outweighs_a_small_gap() -> None:
     found = divergence((5,), (0, 7), (8, 9), broken=[(1, "I3", 0)])
     assert (found.cause, found.invariant, found.round) == ("desync", "I3", 1)
-    assert found.message == "I3 in round 1"
+    assert divergence_words(found) == "I3 in round 1"
 
 
 def test_what_broke_afterwards_or_in_another_row_is_no_cause() -> None:
@@ -98,7 +94,7 @@ def test_an_accepted_draft_token_was_the_targets_choice() -> None:
     records = rounds((5, 6), (0, 8, 9), broken=broken)
     row = msgspec.structs.replace(records[1].rows[0], accepted=2)
     records[1] = msgspec.structs.replace(records[1], rows=(row,))
-    found = first_divergence(trails_of(records)[0], ANSWER, 0.1)
+    found = first_divergence(fold_rows(records)[0], ANSWER, 0.1)
     assert found is not None
     assert (found.invariant, found.round) == ("I2", 1)
 
@@ -106,7 +102,7 @@ def test_an_accepted_draft_token_was_the_targets_choice() -> None:
 def test_a_difference_that_nothing_explains_never_passes_for_rounding() -> None:
     found = divergence((5, 6), (0, 8, 9))
     assert (found.cause, found.invariant, found.round) == ("desync", None, 2)
-    assert "unexplained" in found.message
+    assert "unexplained" in divergence_words(found)
 
 
 def test_stopped_is_a_row_that_ended_early() -> None:
@@ -130,10 +126,10 @@ def test_going_on_after_the_end_breaks_i5() -> None:
 
 
 def test_tokens_of_another_engine_have_no_rounds() -> None:
-    found = first_divergence(RowTrail(output=[5, 0]), ANSWER, 0.1)
+    found = first_divergence(RowFold(output=[5, 0]), ANSWER, 0.1)
     assert found is not None
     assert (found.cause, found.round) == ("numeric", None)
-    found = first_divergence(RowTrail(output=[0]), ANSWER, 0.1)
+    found = first_divergence(RowFold(output=[0]), ANSWER, 0.1)
     assert found is not None
     assert (found.cause, found.invariant) == ("desync", None)
 
@@ -141,7 +137,7 @@ def test_tokens_of_another_engine_have_no_rounds() -> None:
 def test_rows_without_a_round_and_rows_without_an_answer() -> None:
     silent = Answer(index=3, output_ids=(), finish_reason="error", error="too long")
     spoken = Answer(index=4, output_ids=(1,), finish_reason="length", gaps=(1.0,))
-    trails = trails_of(rounds((5, 6, 7, 8, 9)))
+    trails = fold_rows(rounds((5, 6, 7, 8, 9)))
     assert attribute(trails, [ANSWER, silent], 0.1) == []
     [found] = attribute(trails, [spoken], 0.1)
     assert (found.index, found.cause, found.position) == (4, "stopped", 0)
