@@ -16,10 +16,10 @@ from engine.config.settings import Settings
 from engine.pairs.registry import PairRequest
 from engine.text.prompts import read_prompts
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.screens.compare import CompareScreen
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 
 SIZE = (124, 36)
 WAIT = 0.1

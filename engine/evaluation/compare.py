@@ -13,11 +13,12 @@ from collections import Counter
 from collections.abc import Callable, Iterator
 from collections.abc import Sequence as Seq
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
 from engine.config.errors import BatchspecError
+from engine.config.limits import LARGEST_LANES, Pace
 from engine.config.settings import Settings
 from engine.evaluation.live_oracle import Alongside
 from engine.evaluation.oracle import Oracle
@@ -27,13 +28,6 @@ from engine.runs.run import Run
 
 if TYPE_CHECKING:
     from engine.pairs.load import Pair
-
-Pace = Literal["round", "tokens", "time"]
-"""What the lanes are kept level in: rounds done, tokens committed, decoding seconds spent."""
-
-PACES: tuple[Pace, ...] = ("round", "tokens", "time")
-LARGEST = 4
-"""Lanes at most."""
 
 BURST = 64
 """Rounds of a tick at most: a lane that begins again does not catch up in one go."""
@@ -96,7 +90,7 @@ class Compare:
         oracle: Oracle | None = None,
         log: Log = lambda text: "",
     ) -> None:
-        assert 1 <= len(lanes) <= LARGEST, "one to four lanes"
+        assert 1 <= len(lanes) <= LARGEST_LANES, "one to four lanes"
         self.pair = pair
         self.pace = pace
         self.prompts = tuple(prompts)

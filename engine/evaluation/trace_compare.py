@@ -15,6 +15,7 @@ from pathlib import Path
 from msgspec.structs import replace
 
 from engine.config.errors import UserError
+from engine.config.limits import LARGEST_LANES
 from engine.records.schema import (
     LaneRecord,
     OracleRecord,
@@ -26,9 +27,6 @@ from engine.records.schema import (
     TickRecord,
 )
 from engine.records.trace import read_trace
-
-LARGEST = 4
-"""Lanes at most."""
 
 
 def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
@@ -48,8 +46,10 @@ def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
     oracle: list[OracleRecord] = []
     for path, name in zip(paths, names, strict=True):
         lanes += _lanes_of(path, name, oracle, notices)
-    if len(lanes) > LARGEST:
-        raise UserError(f"{len(lanes)} lanes in these traces; at most {LARGEST} fit side by side")
+    if len(lanes) > LARGEST_LANES:
+        raise UserError(
+            f"{len(lanes)} lanes in these traces; at most {LARGEST_LANES} fit side by side"
+        )
     yield from _level(lanes, oracle, names[0])
 
 

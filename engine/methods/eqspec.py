@@ -12,15 +12,12 @@ import torch
 from torch import Tensor
 
 from engine.models.forward_input import Feed
-from engine.models.kv_cache import EMPTY, KVStore, LedgerArray, Write
+from engine.models.kv_cache import EMPTY, SLACK, KVStore, LedgerArray, Write
 from engine.records.row import Span
 from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.method import Method
 from engine.rounds.sequence import Sequence
 from engine.rounds.side import MaskArray, Side
-
-SLACK = 16
-"""Spare columns, so that the grid is not laid out anew for every token."""
 
 
 class Rectangle(Layout):

@@ -12,9 +12,9 @@ import math
 
 import numpy as np
 
-from engine.methods.eqspec import SLACK, Rectangle
+from engine.methods.eqspec import Rectangle
 from engine.models.causal_lm import LanguageModel
-from engine.models.kv_cache import EMPTY, KVStore, LedgerArray
+from engine.models.kv_cache import EMPTY, SLACK, KVStore, LedgerArray
 from engine.records.row import PoolRow, Span
 from engine.rounds.layout import Layout, Plan, Synchronised
 from engine.rounds.method import Method

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from engine.methods.eqspec import SLACK, Rectangle
-from engine.models.kv_cache import EMPTY, LedgerArray
+from engine.methods.eqspec import Rectangle
+from engine.models.kv_cache import EMPTY, SLACK, LedgerArray
 from engine.records.row import Span
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import DraftTokens

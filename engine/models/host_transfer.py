@@ -8,13 +8,12 @@ what goes to the device is queued from pinned memory and never waited for.
 from __future__ import annotations
 
 from collections.abc import Sequence as Seq
-from typing import TYPE_CHECKING
 
+import numpy as np
 import torch
 from torch import Tensor
 
-if TYPE_CHECKING:
-    from engine.models.kv_cache import LedgerArray
+Integers = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
 
 
 def to_device(tensor: Tensor, device: torch.device) -> Tensor:
@@ -64,14 +63,14 @@ class Crossing:
             for device in dict.fromkeys(self._devices)
         }
 
-    def arrived(self) -> list[LedgerArray]:
+    def arrived(self) -> list[Integers]:
         """The numbers, in the order and shapes in which they were given.
 
         On CUDA this waits for the copies, and so for what was queued before them.
         """
         landed = {device: copy.landed() for device, copy in self._copies.items()}
         taken = dict.fromkeys(landed, 0)
-        arrays: list[LedgerArray] = []
+        arrays: list[Integers] = []
         for device, size, shape in zip(self._devices, self._sizes, self._shapes, strict=True):
             start = taken[device]
             arrays.append(landed[device][start : start + size].reshape(shape))
@@ -93,8 +92,8 @@ class _Copy:
         self._made = torch.cuda.Event()  # type: ignore[no-untyped-call]
         self._made.record(torch.cuda.current_stream(joined.device))
 
-    def landed(self) -> LedgerArray:
+    def landed(self) -> Integers:
         if self._made is not None:
             self._made.synchronize()
-        host: LedgerArray = self._host.numpy()
+        host: Integers = self._host.numpy()
         return host

@@ -11,9 +11,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from engine.models.host_transfer import Everywhere
+from engine.models.host_transfer import Everywhere, Integers
 
-LedgerArray = np.ndarray[tuple[int, ...], np.dtype[np.int64]]
+LedgerArray = Integers
+"""Of token ids, positions or columns."""
+
+SLACK = 16
+"""Spare columns, so that a rectangle is not laid out anew for every token."""
 
 EMPTY = -1
 """Ledger entry of a cell to which nothing was written."""

@@ -14,7 +14,7 @@ from dataclasses import dataclass, fields
 from typing import TYPE_CHECKING, Any
 
 from engine.config.settings import Sampling, Settings
-from engine.methods.eqspec import SLACK
+from engine.models.kv_cache import SLACK
 
 if TYPE_CHECKING:
     from engine.models.causal_lm import LanguageModel

@@ -106,7 +106,7 @@ class Run:
 
     def remaining(self) -> Iterator[Record]:
         """The rounds that are left, and the summary."""
-        while (record := attempt(self)) is not None:
+        while (record := attempt(self.loop, self.rows, self.settings)) is not None:
             complete = msgspec.structs.replace(
                 self._texts.complete(record), fault=self.settings.fault, back=self._back
             )

@@ -20,9 +20,9 @@ from engine.records.schema import Prompt
 from engine.records.trace import TraceWriter
 from engine.runs.run import Run
 from engine.text.prompts import PromptEntry, encode_prompts
-from tui.session.check import Checked
 from tui.view.check_words import cause_words
 from tui.view.panes.check import detail_lines, entries, entry_line
+from tui.view.state.checked import Checked
 
 BUDGET = 24
 SETTINGS = Settings(max_new_tokens=BUDGET)

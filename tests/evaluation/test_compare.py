@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace as with_fields
 
+from engine.config.limits import PACES, Pace
 from engine.config.settings import Settings
-from engine.evaluation.compare import PACES, Compare, Pace
+from engine.evaluation.compare import Compare
 from engine.evaluation.oracle import Oracle
 from engine.records.history import History
 from engine.records.schema import (

@@ -11,6 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from engine.config.settings import Sampling, Settings
+from engine.evaluation.fork import ORIGINAL, Branch, Fork
 from engine.records.schema import (
     ChangeRecord,
     Failure,
@@ -22,7 +23,6 @@ from engine.records.schema import (
     Summary,
     TickRecord,
 )
-from engine.runs.fork import ORIGINAL, Branch, Fork
 from engine.runs.intervene import change
 from engine.runs.run import Run
 from tests.tiny import finished, mixed_prompts, tiny_pair

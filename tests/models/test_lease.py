@@ -13,12 +13,12 @@ from msgspec.structs import replace
 
 from engine.config.settings import Settings
 from engine.evaluation.compare import Compare
+from engine.evaluation.fork import Branch, Fork
 from engine.evaluation.oracle import Oracle
 from engine.models.lease import Lease
 from engine.pairs.load import Pair
 from engine.records.history import History
 from engine.records.schema import LaneRecord, OracleRecord, Record, RoundRecord, RunHeader
-from engine.runs.fork import Branch, Fork
 from engine.runs.run import Run
 from engine.runs.worker import EngineWorker, Progress, State
 from tests.tiny import mixed_prompts, tiny_pair

@@ -26,9 +26,9 @@ from engine.text.prompts import PromptEntry, encode_prompts
 from tests.standins import GLM4_EOS, PAIRS, lay_out
 from tests.tui_app import ready, screen_text, until
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 
 VICUNA = (
     "A chat between a curious user and an artificial intelligence assistant. The assistant gives "

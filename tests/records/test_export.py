@@ -81,9 +81,7 @@ def test_each_run_is_a_process_of_its_own() -> None:
     lanes = [replace(HEADER, lane=lane, lanes=2) for lane in (0, 1)]
     again = replace(HEADER, lane=1, lanes=2, method="bsp")
     change = ChangeRecord(lane=0, changed=("draft_tokens",), settings={"draft_tokens": 3})
-    events = events_of(
-        *lanes, again, change, Failure(message="broke")
-    )
+    events = events_of(*lanes, again, change, Failure(message="broke"))
     names = {
         event["pid"]: event["args"]["name"] for event in events if event["name"] == "process_name"
     }

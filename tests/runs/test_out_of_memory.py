@@ -18,15 +18,16 @@ from engine.config.settings import Settings
 from engine.models.kv_cache import KVStore
 from engine.records.history import History
 from engine.records.schema import ChangeRecord, Record, RoundRecord, Summary
+from engine.runs.holding import holding
 from engine.runs.intervene import change
-from engine.runs.out_of_memory import advice, holding
+from engine.runs.out_of_memory import could_lower
 from engine.runs.run import Run
 from engine.runs.worker import EngineWorker, Progress, State
 from tests.tiny import finished, mixed_prompts, tiny_pair
 from tests.tui_app import ready, screen_text, until
 from tui.app.app import BatchspecApp
 from tui.session.control import Control
-from tui.view.sentences import change_words
+from tui.view.sentences import change_words, lower_words
 
 PAIR = tiny_pair()
 PROMPTS = mixed_prompts(4)
@@ -146,13 +147,15 @@ class TestARun:
 
 class TestWords:
     def test_what_is_to_be_lowered(self) -> None:
-        assert advice(Settings()) == "lower --batch-size (4) or --max-new-tokens (128)"
-        assert (
-            advice(Settings(batch_size=1)) == "lower --max-new-tokens (128) or --draft-tokens (5)"
-        )
-        assert "--window (24)" in advice(Settings(method="exspec"))
+        def words(settings: Settings) -> str:
+            return lower_words(could_lower(settings))
+
+        assert words(Settings()) == "lower --batch-size (4) or --max-new-tokens (128)"
+        fewer = words(Settings(batch_size=1))
+        assert fewer == "lower --max-new-tokens (128) or --draft-tokens (5)"
+        assert "--window (24)" in words(Settings(method="exspec"))
         least = Settings(batch_size=1, max_new_tokens=1, draft_tokens=1)
-        assert advice(least) == "take a smaller model or dtype"
+        assert words(least) == "take a smaller model or dtype"
 
     @pytest.mark.parametrize(
         ("error", "is_one"),

@@ -8,29 +8,32 @@ from collections.abc import Iterable
 from functools import partial
 from typing import TYPE_CHECKING, ClassVar
 
+from textual import on
 from textual.app import App, SystemCommand
 from textual.binding import BindingType
 from textual.screen import Screen
 
 from engine.config.errors import BatchspecError
 from engine.config.settings import Settings
-from tui.app.keys import bindings
 from tui.app.log import log_file
+from tui.app.openers import open_screen
 from tui.app.preferences import Preferences, load_preferences, save_preferences
 from tui.app.terminal import on_terminate, quiet_terminal
 from tui.app.themes import DEFAULT, fallback_variables, load_themes, themes_stamp
-from tui.cli.request import AppRequest
 from tui.screens.breakpoints import BreakpointsScreen
 from tui.screens.help import HelpScreen
 from tui.screens.loading import LoadingScreen
 from tui.screens.main import MainScreen
+from tui.screens.run import Open
 from tui.session.breakpoints import Breaking, held_words
 from tui.session.control import Control
 from tui.session.live import LiveSource
 from tui.session.playhead import Playhead
+from tui.session.request import AppRequest
 from tui.view.sentences import hit_words
 from tui.view.showable import showable
 from tui.widgets.compare import CompareBar
+from tui.widgets.keys import bindings
 from tui.widgets.status import StatusBar
 
 if TYPE_CHECKING:
@@ -165,6 +168,10 @@ class BatchspecApp(App[int]):
         held = self.control.timeline.held
         return "out of memory" if held and not self.control.worker.running else ""
 
+    @on(Open)
+    def _open(self, event: Open) -> None:
+        open_screen(event)
+
     def action_breakpoints(self) -> None:
         if not isinstance(self.screen, BreakpointsScreen):
             self.push_screen(BreakpointsScreen(self.breaking))
@@ -237,7 +244,7 @@ def run_app(request: AppRequest) -> int:
     code = status if status is not None else app.return_code or 0
     result = source.result()
     if request.json is not None and result is not None:
-        from tui.cli.results import write_run
+        from tui.session.results import write_run
 
         try:
             write_run(request.json, *result)

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from engine.config.errors import UserError
 from tui.app.replay_app import RecordedSource, ReplayApp, recorded_control
-from tui.screens.actions import RunScreen
+from tui.screens.run import RunScreen
 
 
 def picture(

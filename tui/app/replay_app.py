@@ -17,9 +17,9 @@ from tui.app.app import BatchspecApp
 from tui.app.log import log_file
 from tui.app.preferences import Preferences, load_preferences, save_preferences
 from tui.app.terminal import quiet_terminal
-from tui.screens.actions import RunScreen
 from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedControl, RecordedScreen
+from tui.screens.run import RunScreen
 from tui.session.control import Control
 from tui.session.recorded_breakpoints import Findings, RecordedPlayhead, told
 from tui.view.sentences import unlike_words

@@ -18,7 +18,7 @@ from engine.microscope.breakpoints import parse_breakpoint
 from tui.cli.lazy import Lazy, LazyGroup
 from tui.cli.old_names import current_names
 from tui.cli.options import chosen, shared_options
-from tui.cli.results import STDOUT
+from tui.session.results import STDOUT
 from tui.view.sentences import warning_words
 
 PROGRAM = "batchspec-tui"
@@ -91,7 +91,7 @@ def cli(ctx: click.Context, /, paused: bool, tour: bool, theme: str | None, **sh
     if options.json == STDOUT:
         raise UserError(f"the app cannot write to stdout: name a file, or use '{PROGRAM} run'")
     from tui.app.app import run_app
-    from tui.cli.request import AppRequest
+    from tui.session.request import AppRequest
 
     return run_app(
         AppRequest(

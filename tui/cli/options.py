@@ -18,7 +18,7 @@ from engine.config.methods import METHODS
 from engine.config.settings import DEVICES, DTYPES, Sampling, Settings
 from engine.pairs.registry import DEFAULT_PAIR, PairRequest, resolve
 from engine.text.prompts import PromptEntry, read_prompts
-from tui.cli.results import STDOUT, check_writable
+from tui.session.results import STDOUT, check_writable
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 

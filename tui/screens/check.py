@@ -1,8 +1,9 @@
-"""Another engine's tokens against the oracle: the rows, and where each one leaves it."""
+"""Another engine's tokens against the oracle: the rows, and where each one first differs."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import ClassVar
 
 from rich.text import Text
@@ -14,14 +15,18 @@ from textual.screen import ModalScreen, Screen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
+from engine.evaluation.check.outputs import Foreign
 from engine.records.schema import Failure
-from engine.runs.worker import State
+from engine.runs.worker import Progress, State
+from tui.screens.ask import AskScreen
 from tui.screens.loading import LoadingPane
-from tui.session.check import Checked, CheckSource
+from tui.screens.run import RunScreen
+from tui.session.check import CheckingSource, CheckSource
 from tui.session.control import Control
 from tui.view.lines import Line
 from tui.view.panes.check import Entry, detail_lines, entries, entry_line, head_line, summary_lines
 from tui.view.showable import showable
+from tui.view.state.checked import Checked
 from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
@@ -245,3 +250,41 @@ class TextsScreen(ModalScreen[None]):
 
     def action_close(self) -> None:
         self.dismiss()
+
+
+NOTE = "a .jsonl of token ids, a trace, or what run --json wrote"
+
+
+def open_check(screen: RunScreen) -> None:
+    """Ask for the file, and check it with the target of the run, which holds meanwhile."""
+    main = screen.control
+    source = main.source
+    if not isinstance(source, CheckingSource):
+        screen.notify("No model is loaded here: use `batchspec-tui check FILE --tui`.", timeout=4)
+        return
+
+    def named(text: str | None) -> None:
+        if not text or not text.strip():
+            return
+        screen.file_to_check = text.strip()
+        running = main.worker.running
+        main.worker.pause()
+
+        def check(foreign: Foreign, progress: Progress) -> Checked:
+            return source.check(foreign, main.settings, progress)
+
+        path = Path(screen.file_to_check).expanduser()
+        control = Control(CheckSource(path, check), main.settings, log=main.log)
+        control.start()
+
+        def closed(told: str | None) -> None:
+            if told is not None:
+                screen.notify(told, title="check", severity="warning", timeout=8, markup=False)
+            if running:
+                main.worker.run()
+
+        screen.app.push_screen(CheckScreen(control), closed)
+
+    screen.app.push_screen(
+        AskScreen("check another engine's tokens: which file", NOTE, screen.file_to_check), named
+    )

@@ -5,23 +5,26 @@ from __future__ import annotations
 import time
 from typing import ClassVar
 
+from msgspec.structs import replace
 from textual import events, on
 from textual.app import ComposeResult
 from textual.binding import BindingType
 from textual.containers import Container
 
 from engine.config.errors import UserError
+from engine.config.settings import Settings
 from engine.runs.worker import State
-from tui.app.keys import bindings
-from tui.screens.actions import RunScreen
 from tui.screens.methods import MethodScreen
-from tui.session.compare import CompareControl, under
+from tui.screens.run import RunScreen
+from tui.session.compare import CompareControl, ComparingSource, lane_settings, under
+from tui.session.control import Control
 from tui.session.playhead import Playhead
 from tui.view.panes.verdict import rates
 from tui.view.state.compare import Comparison, LaneFrame, lane_frame
 from tui.view.state.frame import Frame
 from tui.widgets.compare import CompareBar, LaneTabs
 from tui.widgets.keybar import KeyBar
+from tui.widgets.keys import bindings
 from tui.widgets.lanes import LaneFocused, LaneView
 from tui.widgets.panes import RowPicked
 
@@ -68,8 +71,8 @@ class CompareScreen(RunScreen):
         return self.comparison.last
 
     def compose(self) -> ComposeResult:
-        yield CompareBar(self)
-        yield LaneTabs(self)
+        yield CompareBar(self.compared, self.playhead)
+        yield LaneTabs()
         with Container(id="lanes"):
             for lane in range(len(self.compared.lanes.lanes)):
                 yield LaneView(lane)
@@ -147,7 +150,7 @@ class CompareScreen(RunScreen):
             return
         self._seen = seen
         looks = self.looks()
-        self.query_one(CompareBar).update_lanes(looks)
+        self.query_one(CompareBar).update_lanes(looks, self.count)
         self.query_one(LaneTabs).update_lanes(looks)
         for view in self.query(LaneView):
             if view.display and view.lane < len(looks):
@@ -285,3 +288,41 @@ class CompareScreen(RunScreen):
 
     def action_fork(self) -> None:
         self.notify("The single run is what can be forked: b goes back to it.", timeout=3)
+
+
+def open_comparison(screen: RunScreen) -> None:
+    """Show the comparison over a screen; it is begun, or goes on."""
+    main = screen.control
+    source = main.source
+    if not isinstance(source, ComparingSource):
+        screen.notify("A recorded run has nothing to be compared with.", timeout=3)
+        return
+    if not main.settings.sampling.greedy:
+        screen.notify("A comparison with the oracle is greedy: use --temperature 0.", timeout=4)
+        return
+    running = main.worker.running
+    held = main.state is State.PAUSED
+    main.worker.pause()
+    beside = there = _comparison(main)
+    if beside is None or _shared(beside) != _shared(main):
+        if there is not None:
+            there.stop()
+        lanes = lane_settings(main.settings)
+        beside = CompareControl(main, source, lanes, paused=held)
+        beside.playhead = Playhead(speed=main.speed, animate=screen.playhead.animate)
+        beside.start()
+    elif running:
+        beside.worker.run()
+    main.look_at(beside, instead=there)
+    screen.app.push_screen(CompareScreen(beside, beside.playhead, running))
+
+
+def _comparison(main: Control) -> CompareControl | None:
+    """The one there is; a fork is kept apart."""
+    found = (one for one in main.besides if type(one) is CompareControl)
+    return next(found, None)
+
+
+def _shared(control: Control) -> Settings:
+    """What the lanes have of the single run: all but its method."""
+    return replace(control.settings, method="eqspec")

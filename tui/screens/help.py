@@ -9,9 +9,9 @@ from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
-from tui.app.keys import groups
 from tui.view.lines import Line, crop, wrap
 from tui.view.state.frame import Frame
+from tui.widgets.keys import groups
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
 

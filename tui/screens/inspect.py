@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar
 
 from textual.app import ComposeResult
 from textual.binding import Binding, BindingType
 from textual.containers import Vertical
 from textual.screen import ModalScreen
 
+from tui.screens.run import RunScreen
 from tui.view.lines import Line, wrap
 from tui.view.panes.inspect import inspect_lines
 from tui.view.showable import showable
@@ -16,9 +17,6 @@ from tui.view.state.closeup import CloseUp, close_up, title, waiting_title, wait
 from tui.view.state.frame import Frame
 from tui.widgets.pane import Pane
 from tui.widgets.section import Heading
-
-if TYPE_CHECKING:
-    from tui.screens.actions import RunScreen
 
 HINT = " ← → token  ↑ ↓ row  p n round  . , phase  esc closes "
 RATE = 10
@@ -114,3 +112,17 @@ class InspectScreen(ModalScreen[None]):
 
     def action_close(self) -> None:
         self.dismiss()
+
+
+def open_inspector(screen: RunScreen, place: int | None = None) -> None:
+    """Show the selected row's round in full.
+
+    Args:
+        place: of the token that is looked at first; None: the one that a search found, if that is
+            in this round.
+    """
+    hit = screen.hits.current if screen.hits is not None else None
+    if place is None and hit is not None:
+        here = (hit.row, hit.number) == (screen.selected, screen.cursor.round)
+        place = hit.place if here else None
+    screen.app.push_screen(InspectScreen(screen, place))

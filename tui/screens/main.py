@@ -11,13 +11,13 @@ from textual.binding import BindingType
 from textual.containers import Horizontal, Vertical
 
 from engine.runs.worker import State
-from tui.app.keys import bindings
-from tui.screens.actions import RunScreen
+from tui.screens.run import RunScreen
 from tui.session.control import Control
 from tui.session.fault_lab import RestartingSource
 from tui.session.playhead import Playhead
 from tui.view.state.frame import Frame
 from tui.widgets.keybar import KeyBar
+from tui.widgets.keys import bindings
 from tui.widgets.panes import (
     CostPane,
     InvariantsPane,

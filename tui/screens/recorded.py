@@ -9,7 +9,6 @@ from engine.config.settings import Settings
 from engine.records.schema import Record
 from engine.runs.worker import Progress
 from tui.screens.compare import CompareScreen
-from tui.screens.faulting import open_fault_lab
 from tui.session.compare import CompareControl, LaneSource
 from tui.session.control import Control
 from tui.session.playhead import Playhead
@@ -83,5 +82,4 @@ class RecordedScreen(CompareScreen):
 
     def action_faults(self) -> None:
         """The known mistakes, to be read."""
-        self.take_count()
-        open_fault_lab(self)
+        self.open("faults")

@@ -4,26 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, runtime_checkable
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from engine.config.settings import Settings
 from engine.evaluation.check.outputs import Foreign, read_foreign
-from engine.records.schema import Prompt, Record
+from engine.records.schema import Record
 from engine.runs.worker import Progress
+from tui.view.state.checked import Checked
 
 if TYPE_CHECKING:
-    from engine.evaluation.check.check import CheckResult
     from engine.pairs.load import Pair
-    from engine.text.tokenizer import Tokenizer
-
-
-class Checked(NamedTuple):
-    """What a check has found, and what is needed to show it."""
-
-    foreign: Foreign
-    prompts: tuple[Prompt, ...]
-    result: CheckResult
-    tokenizer: Tokenizer
 
 
 Check = Callable[[Foreign, Progress], Checked]

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 import msgspec
 
+from engine.config.limits import PACES, Pace
 from engine.config.settings import Settings
 from engine.records.schema import Record
 from engine.runs.worker import Progress
@@ -18,12 +19,10 @@ from tui.view.state.compare import Comparison
 from tui.view.state.timeline import Timeline
 
 if TYPE_CHECKING:
-    from engine.evaluation.compare import Log, Pace
+    from engine.evaluation.compare import Log
 
 METHODS = ("eqspec", "exspec", "bsp", "dsd")
 """What the lanes run at first."""
-
-PACES: tuple[Pace, ...] = ("round", "tokens", "time")
 
 
 @runtime_checkable

@@ -25,7 +25,7 @@ from tui.view.state.timeline import Timeline
 
 if TYPE_CHECKING:
     from engine.evaluation.compare import Log
-    from engine.runs.fork import Branch
+    from engine.evaluation.fork import Branch
 
 READING = 0.03
 """Seconds of a look at the history while the past is taken in."""
@@ -154,7 +154,7 @@ class ForkSource(LaneSource):
         self._main = main
 
     def open(self, settings: Settings, progress: Progress) -> Iterator[Record]:
-        from engine.runs.fork import Branch
+        from engine.evaluation.fork import Branch
 
         header = self._main.timeline.header
         assert header is not None, "a run that is forked has begun"

@@ -9,21 +9,22 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import TYPE_CHECKING
 
+from engine.config.limits import Pace
 from engine.config.settings import Settings
 from engine.pairs.registry import resolve
 from engine.records.schema import ChangeRecord, Prompt, Record, RunHeader, Summary
 from engine.runs.worker import Progress
-from tui.cli.request import AppRequest
 from tui.session.recording import Recording
+from tui.session.request import AppRequest
 
 if TYPE_CHECKING:
     from engine.evaluation.check.outputs import Foreign
-    from engine.evaluation.compare import Compare, Log, Pace
+    from engine.evaluation.compare import Compare, Log
+    from engine.evaluation.fork import Branch
     from engine.evaluation.oracle import Oracle
     from engine.pairs.load import Pair
-    from engine.runs.fork import Branch
     from engine.runs.run import Run
-    from tui.session.check import Checked
+    from tui.view.state.checked import Checked
 
 
 class LiveSource:
@@ -54,7 +55,7 @@ class LiveSource:
 
     def _of_run(self, run: Run, records: Iterator[Record]) -> Iterator[Record]:
         from engine.evaluation.watched_run import judged
-        from engine.runs.out_of_memory import holding
+        from engine.runs.holding import holding
 
         return judged(run, holding(run, records), lambda: self.judged, self._the_oracle)
 
@@ -121,7 +122,7 @@ class LiveSource:
         """The run and another one that leaves it, side by side."""
         assert self._pair is not None, "a run is forked, and it has a pair"
         progress("the rows are prefilled again", None)
-        from engine.runs.fork import Fork
+        from engine.evaluation.fork import Fork
 
         fork = Fork(self._pair, branch, log=log)
         yield from self.recording.beside("fork", fork.records())

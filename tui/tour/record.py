@@ -13,7 +13,7 @@ import zstandard
 from engine.config.settings import Settings
 from engine.records.schema import Record, RoundRecord
 from engine.runs.worker import Progress
-from tui.cli.request import AppRequest
+from tui.session.request import AppRequest
 from tui.tour.source import REFERENCE, LiveTour
 from tui.tour.stops import STOPS, Stop
 from tui.view.state.timeline import Timeline

@@ -13,13 +13,13 @@ from textual.screen import ModalScreen
 from textual.widgets import OptionList
 from textual.widgets.option_list import Option
 
-from tui.app.keys import bindings
 from tui.screens.main import PANES, MainScreen
 from tui.session.control import Control
 from tui.session.playhead import Playhead
 from tui.tour.guide import Guide, State
 from tui.tour.panel import TourPanel
 from tui.tour.source import LiveTour, RecordedTour, TourSource
+from tui.widgets.keys import bindings
 from tui.widgets.section import Heading
 
 

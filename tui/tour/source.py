@@ -14,8 +14,8 @@ from engine.pairs.registry import resolve
 from engine.records.schema import Prompt, Record, RoundRecord, RunHeader, Summary
 from engine.records.trace import read_trace
 from engine.runs.worker import Progress
-from tui.cli.request import AppRequest
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.tour.scene import Answers
 from tui.tour.stops import BATCH, PROMPTS
 

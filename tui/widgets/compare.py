@@ -14,7 +14,8 @@ from tui.widgets.lanes import LaneFocused
 from tui.widgets.pane import Pane
 
 if TYPE_CHECKING:
-    from tui.screens.compare import CompareScreen
+    from tui.session.compare import CompareControl
+    from tui.session.playhead import Playhead
 
 
 class CompareBar(Pane):
@@ -22,33 +23,35 @@ class CompareBar(Pane):
 
     DEFAULT_CSS = "CompareBar { height: 1; overflow-y: hidden; }"
 
-    def __init__(self, owner: CompareScreen) -> None:
+    def __init__(self, control: CompareControl, playhead: Playhead) -> None:
         super().__init__()
-        self._owner = owner
+        self._control = control
+        self._playhead = playhead
         self._looks: list[LaneFrame] = []
+        self.count = ""
+        """Digits typed before a key."""
         self.note = ""
         """The breakpoint that holds the lanes."""
 
-    def update_lanes(self, looks: list[LaneFrame]) -> None:
-        self._looks = looks
+    def update_lanes(self, looks: list[LaneFrame], count: str) -> None:
+        self._looks, self.count = looks, count
         self.repaint()
 
     def paint(self, frame: Frame, width: int, height: int) -> list[Line]:
-        owner = self._owner
-        playhead = owner.playhead
-        state = "running" if playhead.playing else owner.compared.state.value
+        control, playhead = self._control, self._playhead
+        state = "running" if playhead.playing else control.state.value
         return [
             status_line(
-                owner.comparison,
+                control.comparison,
                 self._looks,
                 playhead.cursor,
                 state=state,
-                pace=owner.compared.lanes.pace,
-                speed=owner.compared.speed,
+                pace=control.lanes.pace,
+                speed=control.speed,
                 following=playhead.following,
-                count=owner.count,
+                count=self.count,
                 note=self.note,
-                stage=owner.compared.worker.stage[0],
+                stage=control.worker.stage[0],
                 width=width,
             )
         ]
@@ -59,9 +62,8 @@ class LaneTabs(Pane):
 
     DEFAULT_CSS = "LaneTabs { height: 1; overflow-y: hidden; }"
 
-    def __init__(self, owner: CompareScreen) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self._owner = owner
         self._looks: list[LaneFrame] = []
 
     def update_lanes(self, looks: list[LaneFrame]) -> None:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from textual import events
 
-from tui.app.keys import KEYS, Key, footer
 from tui.view.lines import Line, crop
 from tui.view.state.frame import Frame
+from tui.widgets.keys import KEYS, Key, footer
 from tui.widgets.pane import Pane
 
 

@@ -18,11 +18,11 @@ from tui.view.batch.paint_tensor import (
     paint_ruler,
     row_height,
 )
+from tui.view.batch.pick import token_under
 from tui.view.batch.tensor import TensorView, tensor_view
 from tui.view.lines import Line
 from tui.view.state.completed import UNKNOWN
 from tui.view.state.frame import Frame
-from tui.view.state.pick import token_under
 from tui.widgets.pane import Pane
 from tui.widgets.panes import RowPicked
 from tui.widgets.section import Section

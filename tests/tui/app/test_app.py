@@ -11,12 +11,12 @@ from textual.widgets import OptionList
 
 from engine.runs.worker import State
 from tests.tui_app import MadeUp, make_app, ready, screen_text, until
-from tui.app.keys import KEYS
 from tui.screens.error import ErrorScreen
 from tui.screens.help import HelpScreen
 from tui.screens.main import MainScreen
 from tui.view.state.cursor import Cursor, Phase
 from tui.view.state.frame import CellMode
+from tui.widgets.keys import KEYS
 
 SIZES = [(160, 45), (120, 35), (80, 24), (40, 12)]
 

@@ -13,7 +13,7 @@ import pytest
 
 from tests.tui_app import screen_text
 from tui.app.replay_app import RecordedSource, ReplayApp, recorded_control
-from tui.screens.actions import RunScreen
+from tui.screens.run import RunScreen
 
 TRACES = sorted((Path(__file__).parent / "old_traces").glob("*.jsonl.zst"))
 

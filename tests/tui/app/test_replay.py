@@ -24,7 +24,6 @@ from tests import synthetic
 from tests.tui_app import MadeUp, make_app, ready, screen_text, until
 from tui.app.app import BatchspecApp
 from tui.app.replay_app import RecordedSource, ReplayApp, recorded_control
-from tui.cli.request import AppRequest
 from tui.screens.compare import CompareScreen
 from tui.screens.faults import FaultScreen
 from tui.screens.main import MainScreen
@@ -32,6 +31,7 @@ from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.session.compare import CompareControl
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.view.state.cursor import Cursor
 
 

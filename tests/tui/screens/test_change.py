@@ -13,9 +13,9 @@ from engine.runs.worker import State
 from engine.text.prompts import PromptEntry
 from tests.tui_app import ready, screen_text, until
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.view.sentences import change_words
 
 PROMPTS = tuple(

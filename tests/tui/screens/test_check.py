@@ -21,10 +21,11 @@ from tests.tui_app import ready, screen_text, until
 from tui.app.check_app import CheckApp
 from tui.screens.check import CheckScreen, TextsScreen
 from tui.screens.main import MainScreen
-from tui.session.check import Checked, CheckSource, check_settings, checked
+from tui.session.check import CheckSource, check_settings, checked
 from tui.session.control import Control
 from tui.view.lines import plain, width_of
 from tui.view.panes.check import columns, entries, entry_line, head_line
+from tui.view.state.checked import Checked
 
 PROMPTS = mixed_prompts(4, seed=5)
 

@@ -19,12 +19,12 @@ from engine.text.prompts import PromptEntry
 from tests.tiny import mixed_prompts, tiny_pair
 from tests.tui_app import MadeUp, make_app, ready, screen_text, until
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.screens.compare import CompareScreen
 from tui.screens.main import MainScreen
 from tui.session.compare import CompareControl
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.view.batch.cells import Kind, Segment
 from tui.view.batch.lane import lane_rows, lane_shape, mark, row_lines
 from tui.view.lines import plain, width_of

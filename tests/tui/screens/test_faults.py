@@ -17,11 +17,11 @@ from engine.runs.worker import State
 from engine.text.prompts import PromptEntry
 from tests.tui_app import screen_text, until
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.screens.faults import FaultScreen, fault_lines
 from tui.screens.main import MainScreen
 from tui.session.control import Control
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.view.lines import plain, width_of
 from tui.view.panes.status import alarm_pieces
 from tui.view.state.frame import Frame

@@ -18,7 +18,6 @@ from engine.text.prompts import PromptEntry
 from tests.tui.app.test_replay import app_of, opened, pictures, said
 from tests.tui_app import make_app, ready, screen_text, until
 from tui.app.app import BatchspecApp
-from tui.cli.request import AppRequest
 from tui.screens.ask import ChooseScreen
 from tui.screens.compare import CompareScreen
 from tui.screens.faults import FaultScreen
@@ -28,6 +27,7 @@ from tui.session.compare import CompareControl
 from tui.session.control import Control
 from tui.session.fork import ForkControl, settings_at
 from tui.session.live import LiveSource
+from tui.session.request import AppRequest
 from tui.view.state.cursor import Cursor
 
 PROMPTS = tuple(PromptEntry(text=text) for text in ("the river", "a cold stone", "old book"))

@@ -13,7 +13,7 @@ from engine.text.prompts import shipped_prompts
 from tests.synthetic import records
 from tests.tui_app import make_app, ready, screen_text, until
 from tui.app import clipboard
-from tui.screens.copying import copied
+from tui.screens.copy import copied
 from tui.screens.inspect import InspectScreen
 from tui.session.reproduce import command_line
 from tui.view.state.cursor import Cursor

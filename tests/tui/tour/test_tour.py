@@ -21,9 +21,9 @@ from tests.tour_claims import CLAIMS
 from tests.tui_app import screen_text, until
 from tui.app.app import BatchspecApp
 from tui.cli.main import main
-from tui.cli.request import AppRequest
 from tui.screens.compare import CompareScreen
 from tui.session.control import Control
+from tui.session.request import AppRequest
 from tui.tour.guide import State
 from tui.tour.panel import LINES, tour_body
 from tui.tour.screen import StopsScreen, TourScreen
@@ -301,7 +301,7 @@ def test_the_option_asks_for_the_tour(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_looking_for_weights_imports_no_torch() -> None:
     code = (
-        "import sys; from tui.cli.request import AppRequest; "
+        "import sys; from tui.session.request import AppRequest; "
         "from tui.tour.source import tour_source; "
         "import tui.tour.screen; tour_source(AppRequest(tour=True)); "
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"

@@ -16,8 +16,8 @@ from engine.config.settings import LIMITS
 from tui.cli.loading import load, method_list, no_trace
 from tui.cli.options import chosen, shared_options
 from tui.cli.progress import ProgressLine
-from tui.cli.results import STDOUT, write_json
 from tui.cli.tables import print_warning
+from tui.session.results import STDOUT, write_json
 from tui.view.sentences import warning_words
 
 if TYPE_CHECKING:

@@ -19,10 +19,11 @@ from engine.runs.worker import Progress
 from tui.cli.commands.verify import NOT_HELD
 from tui.cli.options import DraftTokens
 from tui.cli.progress import ProgressLine
-from tui.cli.results import STDOUT, check_writable, write_json
-from tui.session.check import Checked, CheckSource, check_settings, checked
+from tui.session.check import CheckSource, check_settings, checked
+from tui.session.results import STDOUT, check_writable, write_json
 from tui.view.check_words import cause_words, check_json
 from tui.view.showable import showable
+from tui.view.state.checked import Checked
 
 if TYPE_CHECKING:
     from engine.evaluation.check.check import CheckResult

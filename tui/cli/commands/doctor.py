@@ -11,7 +11,7 @@ from typing import Any
 import click
 
 from engine.config.counted import counted
-from tui.cli.results import STDOUT, check_writable, write_json
+from tui.session.results import STDOUT, check_writable, write_json
 
 SCHEMA = "batchspec/doctor/1"
 

@@ -15,7 +15,7 @@ import msgspec
 from engine.config.errors import UserError
 from engine.records.schema import Record
 from engine.records.trace import read_trace
-from tui.cli.results import STDOUT, check_writable
+from tui.session.results import STDOUT, check_writable
 
 _FILE = click.Path(path_type=Path)
 

@@ -11,7 +11,7 @@ from engine.pairs import smollm2
 from engine.pairs.registry import DRAFT_MODEL, PairRequest, all_pairs, resolve
 from engine.pairs.state import state_of
 from tui.cli.progress import ProgressLine
-from tui.cli.results import STDOUT, check_writable, write_json
+from tui.session.results import STDOUT, check_writable, write_json
 
 SCHEMA = "batchspec/pairs/1"
 _JSON = click.option(

@@ -14,7 +14,7 @@ from engine.records.trace import TraceWriter
 from tui.cli.loading import load
 from tui.cli.options import Chosen, chosen, shared_options
 from tui.cli.progress import ProgressLine
-from tui.cli.results import STDOUT, write_run
+from tui.session.results import STDOUT, write_run
 
 if TYPE_CHECKING:
     from engine.runs.run import Run

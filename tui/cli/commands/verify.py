@@ -15,7 +15,7 @@ from engine.config.errors import UserError
 from tui.cli.loading import load, method_list, no_trace
 from tui.cli.options import chosen, shared_options
 from tui.cli.progress import ProgressLine
-from tui.cli.results import STDOUT, write_json
+from tui.session.results import STDOUT, write_json
 from tui.view.sentences import divergence_words, warning_words
 from tui.view.showable import showable
 

@@ -13,7 +13,7 @@ from tui.view.state.timeline import BLANK
 
 if TYPE_CHECKING:
     from engine.evaluation.check.diagnose import Cause
-    from tui.session.check import Checked
+    from tui.view.state.checked import Checked
 
 Piece = Callable[[int], str]
 """The text of a token."""

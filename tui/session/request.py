@@ -34,4 +34,4 @@ class AppRequest(msgspec.Struct, frozen=True, kw_only=True):
     """Write the records there as they come (`engine.records.trace.TraceWriter`)."""
     json: Path | None = None
     """Write the result there when the run ends or the app is quit
-    (`tui.cli.results.write_run`)."""
+    (`tui.session.results.write_run`)."""

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from tui.screens.ask import AskScreen
+from tui.screens.run import RunScreen
 from tui.view.state.search import Hits, find
-
-if TYPE_CHECKING:
-    from tui.screens.actions import RunScreen
 
 
 def open_search(screen: RunScreen) -> None:

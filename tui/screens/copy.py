@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from tui.app.clipboard import copy
 from tui.screens.ask import Choice, ChooseScreen
+from tui.screens.run import RunScreen
 from tui.session.reproduce import command_line
 from tui.view.state.frame import Frame
-
-if TYPE_CHECKING:
-    from tui.screens.actions import RunScreen
+from tui.widgets.clipboard import copy
 
 CHOICES = [
     Choice("text", "the row's text", "what the model wrote up to here"),

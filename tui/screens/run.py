@@ -6,18 +6,14 @@ import time
 from typing import Any
 
 from textual import events, on
+from textual.message import Message
 from textual.screen import Screen
 
 from engine.config.errors import UserError
 from engine.config.settings import LIMITS
 from engine.records.schema import ChangeRecord, Failure
-from tui.screens.copying import open_copy
 from tui.screens.error import ErrorScreen
-from tui.screens.faulting import open_fault_lab
-from tui.screens.inspect import InspectScreen
-from tui.screens.intervening import open_interventions
 from tui.screens.methods import MethodScreen
-from tui.screens.searching import open_search, walk_hits
 from tui.session.changes import Changes, replaced
 from tui.session.control import Control
 from tui.session.fault_lab import FaultLab
@@ -28,6 +24,21 @@ from tui.view.state.cursor import Cursor
 from tui.view.state.frame import CellMode, Frame
 from tui.view.state.search import Hits
 from tui.widgets.tensor import TensorSection, TokenPicked
+
+
+class Open(Message):
+    """A screen is wanted over a run's screen.
+
+    Args:
+        what: its name in `tui.app.openers`.
+        argument: which token to inspect, or how many hits to go on.
+    """
+
+    def __init__(self, screen: RunScreen, what: str, argument: int | None) -> None:
+        super().__init__()
+        self.screen = screen
+        self.what = what
+        self.argument = argument
 
 
 class RunScreen(Screen[None]):
@@ -207,32 +218,31 @@ class RunScreen(Screen[None]):
         self.show_frame()
         self.query_one(TensorSection).tensor.reveal(self.selected)
 
+    def open(self, what: str, argument: int | None = None) -> None:
+        """Ask the app for another screen over this one (`tui.app.openers`)."""
+        self.take_count()
+        self.post_message(Open(self, what, argument))
+
     def action_inspect(self) -> None:
         """The selected row's round in full."""
-        self.take_count()
-        hit = self.hits.current if self.hits is not None else None
-        found = hit is not None and (hit.row, hit.number) == (self.selected, self.cursor.round)
-        self.app.push_screen(InspectScreen(self, hit.place if hit is not None and found else None))
+        self.open("inspect")
 
     def action_search(self) -> None:
-        self.take_count()
-        open_search(self)
+        self.open("search")
 
     def action_next_hit(self, step: int) -> None:
-        walk_hits(self, step * self.take_count())
+        self.open("hit", step * self.take_count())
 
     def action_copy(self) -> None:
-        self.take_count()
-        open_copy(self)
+        self.open("copy")
 
     def action_intervene(self) -> None:
-        self.take_count()
-        open_interventions(self)
+        self.open("intervene")
 
     @on(TokenPicked)
     def _token_picked(self, event: TokenPicked) -> None:
         self.selected = event.row
-        self.app.push_screen(InspectScreen(self, event.place))
+        self.open("inspect", event.place)
 
     def action_cycle_pane(self, step: int) -> None:
         self.choose_pane(self.pane + step)
@@ -264,29 +274,19 @@ class RunScreen(Screen[None]):
 
     def action_compare(self) -> None:
         """The run holds, and the methods go on side by side."""
-        from tui.screens.comparing import open_comparison
-
-        self.take_count()
-        open_comparison(self)
+        self.open("compare")
 
     def action_fork(self) -> None:
         """A second lane from the cursor's round on, beside the run."""
-        from tui.screens.forking import open_fork
-
-        self.take_count()
-        open_fork(self)
+        self.open("fork")
 
     def action_check(self) -> None:
         """Another engine's tokens against this target."""
-        from tui.screens.checking import open_check
-
-        self.take_count()
-        open_check(self)
+        self.open("check")
 
     def action_faults(self) -> None:
         """The fault lab."""
-        self.take_count()
-        open_fault_lab(self)
+        self.open("faults")
 
     def change(self, **changes: Any) -> None:
         """Other settings from the next round on; a run that is over begins again."""

@@ -6,12 +6,11 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from engine.config.errors import UserError
 from tui.screens.ask import AskScreen, Choice, ChooseScreen
+from tui.screens.run import RunScreen
 from tui.session.changes import ChangingSource
 
 if TYPE_CHECKING:
     from collections.abc import Callable
-
-    from tui.screens.actions import RunScreen
 
     Apply = Callable[[str], None]
 
