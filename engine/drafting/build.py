@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 from engine.config.settings import Settings
-from engine.drafting.auto_k.adaptive import Adaptive, Auto, Selective
-from engine.drafting.auto_k.costs import Costs
-from engine.drafting.hybrid import HybridDraft, SureText
+from engine.drafting.auto_k import THRESHOLD, AutoPolicy
+from engine.drafting.hybrid import HybridDraft
 from engine.drafting.ngram_table import NgramTable
 from engine.drafting.prompt_lookup import LookupDraft, NgramDraft
 from engine.models.causal_lm import LanguageModel
-from engine.rounds.acceptance import Acceptance
 from engine.rounds.draft_model import Drafter, ModelDraft, NoDraft
 from engine.rounds.draft_policy import DraftPolicy, Fixed
 from engine.rounds.method import Method
@@ -34,20 +32,19 @@ def build_drafting(
     """
     if method.drafter is None or settings.draft_tokens == 0:
         return Fixed(0), NoDraft()
-    policy: DraftPolicy
-    costs = None
+    hybrid = draft is not None and prompt_lookup and method.drafter is ModelDraft
+    policy: Fixed | AutoPolicy
     if settings.draft_tokens == "auto":
-        costs = Costs()
-        auto: Auto = Selective(costs) if draft is None else Adaptive(costs)
-        auto.hurries = method.drafter is ModelDraft and method.accept is Acceptance
-        policy = auto
+        policy, threshold = AutoPolicy(free_text=hybrid), THRESHOLD
+        free_tokens = policy.largest
     else:
-        policy = Fixed(settings.draft_tokens)
+        policy, threshold, free_tokens = Fixed(settings.draft_tokens), 0.0, 0
     if draft is not None:
-        drafter = method.drafter(draft.context, costs)
-        if prompt_lookup and method.drafter is ModelDraft:
-            return policy, HybridDraft(drafter, SureText(ngrams or NgramTable({}), costs))
+        drafter = method.drafter(draft.context, threshold)
+        if hybrid:
+            text = NgramDraft(ngrams or NgramTable({}), threshold)
+            return policy, HybridDraft(drafter, text, free_tokens)
         return policy, drafter
     if ngrams is not None:
-        return policy, NgramDraft(ngrams, costs)
-    return policy, LookupDraft(costs)
+        return policy, NgramDraft(ngrams, threshold)
+    return policy, LookupDraft(threshold)

@@ -11,35 +11,15 @@ import torch
 from torch import Tensor
 from torch.nn.functional import pad
 
-from engine.config.settings import LARGEST_AUTO
-from engine.drafting.auto_k.price import LEAST
-from engine.drafting.prompt_lookup import LONGEST, Found, NgramDraft, SuffixIndex
+from engine.drafting.prompt_lookup import NgramDraft
 from engine.rounds.draft_model import DraftTokens, ModelDraft
 from engine.rounds.layout import Layout
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
 
 WORTH = 0.5
-"""Chance of acceptance from which text is preferred to the model."""
-
-
-class SureText(NgramDraft):
-    """Where a draft model is asked too: matches of three tokens in the row's own text, and
-    what the target nearly always says next, for with less to go by the model knows better.
-
-    Attributes:
-        least: chance of acceptance from which a text is preferred to the model's draft tokens.
-    """
-
-    least = WORTH
-
-    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
-        size, tokens = index.continuation(row, count)
-        if size == LONGEST:
-            match = self.match(size, tokens)
-            if match.chances and match.chances[0] >= self.least:
-                return match
-        return self.ngram(row, count, max(self.least, LEAST))
+"""Chance of acceptance from which text is preferred to the model: a match of three tokens, or an
+n-gram. With less to go by the model knows better."""
 
 
 class HybridDraft:
@@ -48,51 +28,27 @@ class HybridDraft:
     Args:
         model: asked for rows of which text says nothing.
         text: comes first.
+        text_tokens: K of the text where that of the round is smaller: under
+            `--draft-tokens auto` a K of 0 spares the model's forwards, and text takes none.
     """
 
-    def __init__(self, model: ModelDraft, text: SureText) -> None:
+    def __init__(self, model: ModelDraft, text: NgramDraft, text_tokens: int = 0) -> None:
         self._model = model
         self._text = text
-        self._asked = 0
+        self._text_tokens = text_tokens
         self._by_text: set[int] = set()
 
-    def limit(self, row: Sequence, draft_tokens: int) -> int:
-        self._asked = draft_tokens
-        # under `auto`, K is what the model's forwards are worth; text costs none
-        free = self._text.costs is not None
-        return self._text.limit(row, LARGEST_AUTO if free else draft_tokens)
-
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        most = max(draft_tokens, self._text_tokens)
         # what is given by hand is put into the model's mouth
-        free = [
-            0 if sampler.forced(row) else count
-            for row, count in zip(layout.rows, counts, strict=True)
+        free = [0 if sampler.forced(row) else row.draft_limit(most) for row in layout.rows]
+        found = self._text.draft_up_to(layout, free, WORTH if draft_tokens else 0.0)
+        asked = [
+            0 if taken else self._model.limit(row, draft_tokens)
+            for row, taken in zip(layout.rows, found.counts, strict=True)
         ]
-        found, asked = self._divided(layout, counts, free, sampler)
         self._by_text = {layout.rows[place].index for place in found.texts}
-        return merged(found, self._model.draft(layout, asked, sampler))
-
-    def _divided(
-        self, layout: Layout, counts: list[int], free: list[int], sampler: Sampler
-    ) -> tuple[DraftTokens, list[int]]:
-        """What text drafts, and how many draft tokens the model is asked for of each row.
-
-        Where few rows would ask it, it is not asked at all, and text says what it can.
-        """
-        if self._asked:
-            self._text.least = WORTH
-            found = self._text.draft(layout, free, sampler)
-            asked = [
-                0 if taken else min(count, self._model.limit(row, self._asked))
-                for row, count, taken in zip(layout.rows, counts, found.counts, strict=True)
-            ]
-            given = any(sampler.forced(row) for row in layout.rows)
-            if given or self._model.worth_asking(sum(count > 0 for count in asked)):
-                return found, asked
-        if self._text.costs is not None:
-            self._text.costs.skipped = True
-        self._text.least = 0.0
-        return self._text.draft(layout, free, sampler), [0] * len(counts)
+        return merged(found, self._model.draft_up_to(layout, asked, sampler))
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         if row.index in self._by_text:

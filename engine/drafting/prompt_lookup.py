@@ -8,9 +8,7 @@ import numpy as np
 import torch
 
 from engine.config.settings import LARGEST_AUTO
-from engine.drafting.auto_k.confidence import Confidence
-from engine.drafting.auto_k.costs import Costs
-from engine.drafting.auto_k.price import FREE, LEAST, depths
+from engine.drafting.confidence import Confidence
 from engine.drafting.ngram_table import NgramTable
 from engine.rounds.draft_model import DraftTokens
 from engine.rounds.layout import Layout
@@ -21,7 +19,7 @@ LONGEST = 3
 """Longest suffix that is searched in the row's own text, in tokens."""
 
 ENOUGH = 0.15
-"""Chance of acceptance from which a n-gram is drafted while costs are not known."""
+"""Chance of acceptance from which an n-gram is drafted, whatever K is."""
 
 TRUST = 0.75
 """How often a n-gram comes true here, for each time it did where n-grams were counted: rough,
@@ -40,13 +38,17 @@ class Found:
         tokens: in order.
         chances: that the first, the first two, … of them are accepted.
         size: matched length in the row's own text; 0: it is no match.
-        kinds: of n-grams, by how common each was (`engine.drafting.auto_k.confidence`).
+        kinds: of n-grams, by how common each was (`engine.drafting.confidence`).
     """
 
     tokens: list[int]
     chances: list[float]
     size: int = 0
     kinds: list[int] = field(default_factory=list)
+
+    def likely(self, least: float) -> bool:
+        """Whether the first token is accepted with at least such a chance."""
+        return bool(self.chances) and self.chances[0] >= least
 
 
 NOTHING = Found([], [])
@@ -60,28 +62,34 @@ class LookupDraft:
     one-hot), so acceptance stays lossless under sampling too.
 
     Args:
-        costs: where given (`--draft-tokens auto`), draft tokens that do not pay are left
-            out (`engine.drafting.auto_k.price`), by their chance of acceptance, learned by matched
-            length. It depends on nothing but what was committed and measured before.
+        threshold: a row stops before a token if the chance that it and all before it are
+            accepted, as learned by matched length, is smaller. 0: never.
     """
 
-    def __init__(self, costs: Costs | None = None) -> None:
-        self.costs = costs
+    def __init__(self, threshold: float = 0.0) -> None:
+        self.threshold = threshold
         self._indexes: dict[int, SuffixIndex] = {}
         self._made: dict[int, Found] = {}
         self._chances = {size: Chance(*guess) for size, guess in FIRST_GUESS.items()}
 
-    def limit(self, row: Sequence, draft_tokens: int) -> int:
-        return row.draft_limit(draft_tokens)
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        return self.draft_up_to(layout, [row.draft_limit(draft_tokens) for row in layout.rows])
 
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
-        price = FREE if self.costs is None else self.costs.price(ENOUGH)
+    def draft_up_to(self, layout: Layout, counts: list[int], least: float = 0.0) -> DraftTokens:
+        """Draft at most `counts[place]` tokens for each row.
+
+        Args:
+            least: chance of acceptance that the first of them must have.
+        """
         found = []
         for row, count in zip(layout.rows, counts, strict=True):
             index = self._indexes.setdefault(row.index, SuffixIndex())
             index.extend(row)
-            found.append(self.continuation(index, row, count) if count else NOTHING)
-        made = depths([continuation.chances for continuation in found], price)
+            found.append(self.continuation(index, row, count, least) if count else NOTHING)
+        made = [
+            sum(chance >= self.threshold for chance in continuation.chances)
+            for continuation in found
+        ]
         self._made = {
             row.index: continuation
             for row, continuation, depth in zip(layout.rows, found, made, strict=True)
@@ -94,10 +102,11 @@ class LookupDraft:
         texts = tuple(place for place, depth in enumerate(made) if depth)
         return DraftTokens(tokens, made, texts=texts)
 
-    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
+    def continuation(self, index: SuffixIndex, row: Sequence, count: int, least: float) -> Found:
         """What one row could draft: `count` tokens at most."""
         size, tokens = index.continuation(row, count)
-        return self.match(size, tokens) if size else NOTHING
+        match = self.match(size, tokens) if size else NOTHING
+        return match if match.likely(least) else NOTHING
 
     def match(self, size: int, tokens: list[int]) -> Found:
         """What followed a match of so many tokens."""
@@ -119,16 +128,17 @@ class NgramDraft(LookupDraft):
         table: what the target habitually writes.
     """
 
-    def __init__(self, table: NgramTable, costs: Costs | None = None) -> None:
-        super().__init__(costs)
+    def __init__(self, table: NgramTable, threshold: float = 0.0) -> None:
+        super().__init__(threshold)
         self.table = table
         self._ngrams = Confidence(TRUST)
 
-    def continuation(self, index: SuffixIndex, row: Sequence, count: int) -> Found:
+    def continuation(self, index: SuffixIndex, row: Sequence, count: int, least: float) -> Found:
         size, tokens = index.continuation(row, count)
-        if size == LONGEST:
-            return self.match(size, tokens)
-        return self.ngram(row, count, ENOUGH if self.costs is None else LEAST)
+        match = self.match(size, tokens) if size == LONGEST else NOTHING
+        if match.likely(least):
+            return match
+        return self.ngram(row, count, max(ENOUGH, self.threshold, least))
 
     def ngram(self, row: Sequence, count: int, least: float) -> Found:
         """What usually comes next, as far as all of it is accepted with such a chance."""

@@ -264,10 +264,8 @@ class _Recital(NoDraft, Acceptance):
         self.kept = kept
         self.largest = 0.0
 
-    def limit(self, row: Sequence, draft_tokens: int) -> int:
-        return row.draft_limit(draft_tokens)
-
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        counts = [row.draft_limit(draft_tokens) for row in layout.rows]
         tokens = torch.zeros((len(counts), max(counts)), dtype=torch.int64)
         for place, (row, count) in enumerate(zip(layout.rows, counts, strict=True)):
             tokens[place, :count] = torch.tensor(self._next(row)[:count], dtype=torch.int64)

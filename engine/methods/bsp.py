@@ -230,7 +230,7 @@ class HolesDraft(ModelDraft):
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return draft_tokens
 
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+    def draft_up_to(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         assert isinstance(layout, Holes)
         side = layout.draft
         assert side is not None

@@ -185,7 +185,7 @@ class GenerateDraft(ModelDraft):
     def limit(self, row: Sequence, draft_tokens: int) -> int:
         return min(max(1, draft_tokens), row.remaining)
 
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+    def draft_up_to(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
         assert isinstance(layout, PilingPadding)
         side = layout.draft
         assert side is not None

@@ -179,9 +179,6 @@ class PoolSchedule(Schedule):
             ),
         )
 
-    def refills(self, rows: list[Sequence]) -> bool:
-        return bool(self.queue) or len(self._pool) > len(rows)
-
     def _nearest(self, leader: Sequence, pool: list[Sequence]) -> list[Sequence]:
         """The B rows nearest to the leader's length: the least padding that it can have."""
         order = sorted(pool, key=lambda row: (abs(row.length - leader.length), -row.waited))

@@ -9,7 +9,7 @@ from engine.microscope.invariants import Found, Invariants, checked
 from engine.microscope.kv_audit import Audit, audit, mark_ghosts
 from engine.microscope.round_record import RowAsRead, row_record, rows_as_read
 from engine.records.row import RowRound
-from engine.records.schema import DraftChoice, RoundRecord
+from engine.records.schema import RoundRecord
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.layout import Layout, Synchronised
 from engine.rounds.observer import Costs, Judged
@@ -84,7 +84,7 @@ class Microscope:
             length=layout.length() if layout.rows else 0,
             length_before=judged.length,
             draft_tokens=judged.choice.draft_tokens,
-            draft_choice=DraftChoice(note=judged.choice.reason) if judged.choice.reason else None,
+            draft_choice=judged.choice.why,
             kind=judged.chosen.kind,
             pool=judged.chosen.pool,
             starving=judged.chosen.starving,

@@ -1,4 +1,4 @@
-"""How much a verification has to do, in tokens: its time is a constant and so much of that.
+"""Which rows of a ragged block are cheaper to compute apart.
 
 Attention is computed for rectangles (`engine.models.attention`). Rows that feed more tokens than
 the others either widen the rectangle of all, or are computed apart from some width on.
@@ -14,15 +14,6 @@ for one (measured with 135 M parameters on two CPU cores; only proportions matte
 
 APART = 3.0
 """The same for a row that is computed apart from the others."""
-
-
-def load(counts: Seq[int]) -> float:
-    """Tokens that are fed, and the attention for them.
-
-    Args:
-        counts: tokens of each row.
-    """
-    return sum(counts) + _attention(counts, split(counts))
 
 
 def split(counts: Seq[int]) -> int:

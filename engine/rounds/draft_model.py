@@ -8,8 +8,6 @@ from typing import Protocol
 import torch
 from torch import Tensor
 
-from engine.drafting.auto_k.confidence import Confidence, Stopping
-from engine.drafting.auto_k.costs import Costs
 from engine.rounds.layout import Layout
 from engine.rounds.sampling import Sampler
 from engine.rounds.sequence import Sequence
@@ -35,13 +33,10 @@ class DraftTokens:
 
 
 class Drafter(Protocol):
-    """Drafts, and is told what became of it."""
+    """Drafts, and learns from what was accepted."""
 
-    def limit(self, row: Sequence, draft_tokens: int) -> int:
-        """The most that may be drafted for a row in this round, K_i."""
-
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
-        """Draft up to `counts[place]` tokens for each row of the batch."""
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        """Draft up to K tokens for each row of the batch; a row may have fewer, K_i."""
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         """Note how many draft tokens of a row were accepted and kept (before `settle`)."""
@@ -50,18 +45,15 @@ class Drafter(Protocol):
 class NoDraft:
     """K = 0: plain autoregressive decoding through the same loop."""
 
-    def limit(self, row: Sequence, draft_tokens: int) -> int:
-        return 0
-
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
-        return _nothing([0] * len(counts), torch.device("cpu"))
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        return _nothing([0] * len(layout.rows), torch.device("cpu"))
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         pass
 
 
 class ModelDraft:
-    """A draft model with its own cache, kept across rounds (design.md §3).
+    """A draft model with its own cache, kept across rounds.
 
     Each round it is fed the committed tokens from each row's valid length on: one, or two
     after full acceptance, which leaves a slot empty; more where a row was not drafted for.
@@ -70,57 +62,49 @@ class ModelDraft:
 
     Args:
         context: positions that the draft has.
-        costs: where given (`--draft-tokens auto`), a row stops where one more draft token is
-            not worth what it costs (`engine.drafting.auto_k.confidence`).
+        threshold: a row drafts no further token once the probability that the draft gave to its
+            likeliest token, times the same of all before it, is smaller. It does not depend on
+            the tokens that were drawn, so sampling stays lossless. 0: never.
     """
 
-    def __init__(self, context: int, costs: Costs | None = None) -> None:
+    def __init__(self, context: int, threshold: float = 0.0) -> None:
         self.context = context
-        self._costs = costs
-        self._confidence = Confidence()
-        self._kinds: dict[int, list[int]] = {}
+        self.threshold = threshold
 
     def limit(self, row: Sequence, draft_tokens: int) -> int:
+        """The most that may be drafted for a row, K_i."""
         return max(0, min(row.draft_limit(draft_tokens), self.context - row.length))
 
-    def worth_asking(self, rows: int) -> bool:
-        """Whether what so many rows may hope for is worth the draft's forward."""
-        if self._costs is None:
-            return True
-        return rows * self._confidence.usual >= self._costs.draft_tokens_worth()
+    def draft(self, layout: Layout, draft_tokens: int, sampler: Sampler) -> DraftTokens:
+        counts = [self.limit(row, draft_tokens) for row in layout.rows]
+        return self.draft_up_to(layout, counts, sampler)
 
-    def draft(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+    def draft_up_to(self, layout: Layout, counts: list[int], sampler: Sampler) -> DraftTokens:
+        """Draft at most `counts[place]` tokens for each row."""
         side = layout.draft
         assert side is not None
-        steps = max(counts)
-        if steps == 0:
+        if max(counts) == 0:
             return _nothing(counts, side.model.device)
         logits = self._catch_up(layout, side, counts)
         tokens: list[Tensor] = []
         probs: list[Tensor] = []
-        stopping = None
-        if self._costs is not None:
-            forced = [sampler.forced(row) for row in layout.rows]
-            stopping = Stopping(self._confidence, self._costs, counts, forced)
-        for step in range(steps):
-            if stopping is not None and not stopping.goes_on(step, logits):
-                break
+        chances = torch.ones(len(counts))
+        forced = [sampler.forced(row) for row in layout.rows]
+        for step in range(max(counts)):
             token, q = sampler.draft(side.model, logits, layout.rows, step)
             tokens.append(token)
             if q is not None:
                 probs.append(q)
-            if step + 1 == steps or (stopping is not None and not stopping.pays(step + 1)):
+            if self.threshold:
+                chances *= logits.float().softmax(dim=-1).amax(dim=-1).cpu()
+                counts = [
+                    count if chance >= self.threshold or step + 1 < given else min(count, step + 1)
+                    for count, chance, given in zip(counts, chances.tolist(), forced, strict=True)
+                ]
+            if max(counts) == step + 1:
                 break
-            wanted = counts if stopping is None else stopping.counts
-            going = _real(side, [int(count > step + 1) for count in wanted])
+            going = _real(side, [int(count > step + 1) for count in counts])
             logits = layout.feed(side, token[:, None], step, keep=1, counts=going)[:, -1]
-        if stopping is not None:
-            counts = stopping.counts
-            self._kinds = {
-                row.index: kinds for row, kinds in zip(layout.rows, stopping.kinds, strict=True)
-            }
-        if not tokens:
-            return _nothing(counts, side.model.device)
         return DraftTokens(
             torch.stack(tokens, dim=1), list(counts), torch.stack(probs, dim=1) if probs else None
         )
@@ -136,8 +120,6 @@ class ModelDraft:
         ]
         widest = max(behind) if side.fixed is None else max(2, *behind)
         widest = min(widest, max(row.length for row in layout.rows))
-        if self._costs is not None:
-            self._costs.caught_up = widest
         block = layout.committed(widest, side.model.device)
         fed = _real(side, behind)
         logits = layout.feed(side, block, -widest, keep=1, counts=fed, latest=True)[:, -1]
@@ -149,7 +131,6 @@ class ModelDraft:
 
     def learn(self, layout: Layout, row: Sequence, accepted: int, drafted: int) -> None:
         assert layout.draft is not None
-        self._confidence.learn(self._kinds.pop(row.index, []), accepted)
         # where the draft's own state stood in for the target's, its K/V are a guess;
         # the last draft token was never fed, so full acceptance leaves its slot empty
         if drafted and not layout.draft.model.carries_state:

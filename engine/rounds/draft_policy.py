@@ -2,25 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence as Seq
 from dataclasses import dataclass
 from typing import Protocol
 
-from engine.records.schema import RoundRecord
-from engine.rounds.sequence import Sequence
+from engine.records.schema import DraftChoice, RoundRecord
 
 
 @dataclass(frozen=True)
 class Choice:
-    """K of a round, and why.
-
-    Attributes:
-        rows: request indices of those that draft; None: all.
-    """
+    """K of a round, and why."""
 
     draft_tokens: int
-    reason: str = ""
-    rows: frozenset[int] | None = None
+    why: DraftChoice | None = None
 
 
 class DraftPolicy(Protocol):
@@ -32,25 +25,20 @@ class DraftPolicy(Protocol):
 
     largest: int
 
-    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
-        """Return K for a round.
-
-        Args:
-            rows: that take part.
-            refilled: whether others take the place of a row that ends.
-        """
+    def choose(self, rows: int) -> Choice:
+        """Return K of the next round, in which so many rows take part."""
 
     def observe(self, record: RoundRecord) -> None:
         """Learn from a finished round."""
 
 
 class Fixed:
-    """Always the same K, for all rows. It may be set between rounds, up to `largest`."""
+    """Always the same K. It may be set between rounds, up to `largest`."""
 
     def __init__(self, draft_tokens: int) -> None:
         self.draft_tokens = self.largest = draft_tokens
 
-    def choose(self, rows: Seq[Sequence], *, refilled: bool) -> Choice:
+    def choose(self, rows: int) -> Choice:
         return Choice(min(self.draft_tokens, self.largest))
 
     def observe(self, record: RoundRecord) -> None:

@@ -13,7 +13,7 @@ from engine.models.lease import Lease
 from engine.records.schema import RoundRecord
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import Drafter, DraftTokens
-from engine.rounds.draft_policy import Choice, DraftPolicy
+from engine.rounds.draft_policy import DraftPolicy
 from engine.rounds.layout import Layout
 from engine.rounds.observer import Costs, Judged, Observer
 from engine.rounds.packed_logits import Logits
@@ -77,9 +77,8 @@ class Loop:
             moved = layout.gather(rows)
         # draft: up to K_i tokens for each row
         with meter.phase("draft"):
-            choice = self.policy.choose(rows, refilled=self.schedule.refills(rows))
-            counts = [self._limit(row, choice) for row in rows]
-            drafted = self.drafter.draft(layout, counts, self.sampler)
+            choice = self.policy.choose(len(rows))
+            drafted = self.drafter.draft(layout, choice.draft_tokens, self.sampler)
         # verify: one forward of the target over all of them
         with meter.phase("verify"):
             logits = Logits(self._verify(drafted), [count + 1 for count in drafted.counts])
@@ -102,11 +101,6 @@ class Loop:
         with meter.phase("schedule"):
             freed = layout.compact()
         return self._end(chosen, rows, moving, moved + done.moved_bytes, freed)
-
-    def _limit(self, row: Sequence, choice: Choice) -> int:
-        """K_i. What is given by hand is drafted whatever it is worth."""
-        wanted = choice.rows is None or row.index in choice.rows or self.sampler.forced(row) > 0
-        return self.drafter.limit(row, choice.draft_tokens) if wanted else 0
 
     def _verify(self, drafted: DraftTokens) -> Tensor:
         """Feed [last committed, d1 … dK]; K + 1 logits of every row come back."""

@@ -57,23 +57,12 @@ class Schedule(ABC):
     def choose(self) -> Chosen | None:
         """The rows of the next round; None when every row has ended."""
 
-    def refills(self, rows: list[Sequence]) -> bool:
-        """Whether others take the place of a row that ends, or of the whole batch next round.
-
-        Args:
-            rows: that take part in this round.
-        """
-        return bool(self.queue)
-
     def _take(self, count: int) -> list[Sequence]:
         return [self.queue.popleft() for _ in range(min(count, len(self.queue)))]
 
 
 class FixedBatches(Schedule):
     """B prompts at a time, each batch to its end. Rows that end leave at once."""
-
-    def refills(self, rows: list[Sequence]) -> bool:
-        return False
 
     def choose(self) -> Chosen | None:
         if self.layout.rows:

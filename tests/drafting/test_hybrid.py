@@ -10,11 +10,9 @@ import pytest
 import torch
 
 from engine.config.settings import Sampling, Settings
-from engine.drafting.auto_k.costs import Costs
-from engine.drafting.auto_k.price import Price
-from engine.drafting.hybrid import SureText, merged
+from engine.drafting.hybrid import WORTH, merged
 from engine.drafting.ngram_table import NgramTable
-from engine.drafting.prompt_lookup import LONGEST, Chance
+from engine.drafting.prompt_lookup import LONGEST, Chance, NgramDraft
 from engine.evaluation.oracle import Oracle
 from engine.records.schema import RoundRecord, Summary
 from engine.rounds.draft_model import DraftTokens
@@ -25,17 +23,6 @@ from tests.cases import SPECULATIVE
 from tests.tiny import prompts_of, tiny_pair
 
 REPEATS = [5, 6, 7, 8, 9, 5, 6, 7, 8, 9, 5, 6, 7]
-
-
-class Known(Costs):
-    """Costs that do not depend on the clock."""
-
-    def __init__(self, price: Price) -> None:
-        super().__init__()
-        self._known = price
-
-    def price(self, otherwise: float) -> Price:
-        return self._known
 
 
 PROMPTS = prompts_of([REPEATS, [30, 11, 4, 21], [*REPEATS, 8], [12]])
@@ -128,14 +115,14 @@ def test_a_token_given_by_hand_comes_before_text(draft_tokens: Any) -> None:
 
 def test_a_match_that_is_not_drafted_teaches_nothing() -> None:
     """What then became of a n-gram would be counted as the match's own."""
-    text = SureText(NgramTable({(7,): (33, 0.9)}), Known(Price(token=0.1)))
+    text = NgramDraft(NgramTable({(7,): (33, 0.9)}))
     row = Sequence(prompts_of([REPEATS])[0], budget=9, context=64, eos_ids=frozenset())
     layout: Any = SimpleNamespace(rows=[row])
-    sampler: Any = None
-    assert text.draft(layout, [3], sampler).tokens[0, 0] == 8
+    assert text.draft_up_to(layout, [3], WORTH).tokens[0, 0] == 8
     text._chances[LONGEST] = Chance(0.3, 0.5)
     before = text._chances[LONGEST].joint(8)
     for _ in range(40):
-        assert text.draft(layout, [3], sampler).tokens[0, 0] == 33, "the match is unsure"
+        drafted = text.draft_up_to(layout, [3], WORTH)
+        assert drafted.tokens[0, 0] == 33, "the match is unsure"
         text.learn(layout, row, accepted=1, drafted=1)
     assert text._chances[LONGEST].joint(8) == before

@@ -79,8 +79,7 @@ def test_a_fixed_k_may_be_larger_than_any_that_auto_considers() -> None:
     draft = LookupDraft()
     repeated = row(*range(20, 40), *range(20, 24))
     layout: Any = SimpleNamespace(rows=[repeated])
-    sampler: Any = None
-    assert draft.draft(layout, [14], sampler).counts == [14]
+    assert draft.draft_up_to(layout, [14]).counts == [14]
     draft.learn(layout, repeated, accepted=14, drafted=14)
     assert draft._chances[3].joint(14)[-1] > Chance(*FIRST_GUESS[3]).joint(14)[-1]
 

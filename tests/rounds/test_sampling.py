@@ -19,7 +19,6 @@ import torch
 from torch import Tensor
 
 from engine.config.settings import Sampling, Settings
-from engine.drafting.auto_k.costs import Costs
 from engine.methods.rollback import Shortest
 from engine.models.forward_input import Feed
 from engine.models.host_transfer import Crossing
@@ -57,11 +56,8 @@ CHECKS += [("autoregressive", "K=1, T=1"), (LOOKUP, "K=3, T=1.5, top-p 0.9")]
 CHECKS += [(STOPPING, "K=4, T=1, top-k 5, top-p 0.95")]
 
 
-class KnownCosts(Costs):
-    """A row stops where its next draft token has a chance of less than a third."""
-
-    def least_chance(self, otherwise: float) -> float:
-        return 1 / 3
+THRESHOLD = 0.1
+"""Of the rows that stop: about every second draft token is less likely than that."""
 
 
 @lru_cache(maxsize=1)
@@ -170,7 +166,7 @@ def drawn(method: str, draft_tokens: int, sampler: Sampler | None, sampling: Sam
     if method == "rollback":
         job.loop.accept = ShortestOfFour()
     if method == STOPPING:
-        job.loop.drafter = ModelDraft(128, KnownCosts())
+        job.loop.drafter = ModelDraft(128, THRESHOLD)
     for _ in job.records():
         pass
     rows = job.summary().rows
