@@ -13,6 +13,7 @@ from transformers import GPT2Config, GPT2LMHeadModel, LlamaConfig, LlamaForCausa
 
 from engine.config.settings import Settings
 from engine.models.causal_lm import LanguageModel
+from engine.models.lease import Lease
 from engine.pairs.load import Pair
 from engine.records.row import RowRound
 from engine.records.schema import PairInfo, Prompt, RoundRecord, Summary
@@ -24,6 +25,10 @@ VOCABULARY = 40
 EOS = 2
 
 torch.set_num_threads(1)  # more only get in each other's way at this size
+
+
+LEASE = Lease()
+"""Of all tiny pairs: some share a model, and a test's thread may outlive it."""
 
 
 def llama(vocabulary: int, layers: int, context: int, spread: float) -> Any:
@@ -97,6 +102,7 @@ def tiny_pair(
         target=LanguageModel(target, eos_ids=eos_ids, name="tiny target"),
         draft=LanguageModel(draft, eos_ids=eos_ids, name="tiny draft"),
         tokenizer=tokenizer,
+        lease=LEASE,
     )
 
 

@@ -148,7 +148,7 @@ def _different(trail: RowFold, answer: Answer, place: int, tolerance: float) -> 
         invariant=None if violation is None else violation.invariant,
         round=round,
         violation=violation,
-        tolerance=tolerance,
+        tolerance=tolerance if violation is None else 0.0,
     )
 
 

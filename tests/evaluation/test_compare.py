@@ -259,6 +259,8 @@ class TestWorker:
         pair = replace(tiny_pair(), draft=None)
         worker = worker_of(Compare(pair, lanes_of("bsp", "eqspec"), PROMPTS).records)
         wait(lambda: worker.state.ended)
+        failures = [r for r in worker.history.since(0) if isinstance(r, Failure)]
+        assert [failure.lane for failure in failures] == [0], failures
         assert worker.state is State.FINISHED
 
     def test_when_every_lane_fails_it_has_failed(self) -> None:

@@ -12,7 +12,6 @@ from engine.records.schema import PairInfo, Prompt, RunHeader
 from engine.text.prompts import shipped_prompts
 from tests.synthetic import records
 from tests.tui_app import make_app, ready, screen_text, until
-from tui.app import clipboard
 from tui.screens.copy import copied
 from tui.screens.inspect import InspectScreen
 from tui.session.reproduce import command_line
@@ -20,6 +19,7 @@ from tui.view.state.cursor import Cursor
 from tui.view.state.frame import Frame
 from tui.view.state.search import Hits, find
 from tui.view.state.timeline import Timeline
+from tui.widgets import clipboard
 
 
 @pytest.fixture(scope="module")
