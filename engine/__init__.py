@@ -1,6 +1,6 @@
-"""The decoding core: tensors and algorithms. It knows no screen.
+"""The engine: algorithms on tensors, and the records that they leave. It knows no screen.
 
-Data flows one way: engine → records → screen, trace, JSON. `engine.records.schema`,
-`engine.config.settings` and `engine.config.errors` import no torch; everything that does is
-imported only when a run starts.
+Data flows one way: engine → records → screen, trace, JSON. The packages, from the bottom:
+config, records, text, models, rounds, drafting, methods, microscope, pairs, runs, evaluation,
+distill. Each may import those before it in this list.
 """

@@ -1,4 +1,4 @@
-"""Making a draft model for a target by self-distillation, and keeping it on the disk.
+"""Making a draft model for a target by self-distillation. What runs a model imports none of it.
 
-`run.distill` is the whole of it; `package` writes and reads finished drafts.
+`run.distill` is the whole of it. May import all of the engine.
 """

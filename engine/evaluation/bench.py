@@ -37,7 +37,7 @@ Progress = Callable[[str, float | None], None]
 
 
 class Sample(msgspec.Struct, frozen=True, kw_only=True):
-    """The fields of `totals` (cli.md), and the engine's own time."""
+    """The fields of `totals`, and the engine's own time."""
 
     output_tokens: float
     seconds: float

@@ -1,5 +1,5 @@
 """Where the two models come from: the registry of pairs, and how each kind is obtained.
 
-`registry`, `smollm2`, `download` and `hub` need no torch; `toy`, `load` and `export`
-are imported only when a pair is loaded.
+`load` makes a `Pair`. May import microscope and all below it; `registry`, `download` and `hub` need
+no torch.
 """

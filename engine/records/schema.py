@@ -166,7 +166,7 @@ class RowSummary(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Totals(msgspec.Struct, frozen=True, kw_only=True):
-    """`totals` of `run --json` (cli.md)."""
+    """`totals` of `run --json`."""
 
     output_tokens: int
     seconds: float

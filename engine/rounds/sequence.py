@@ -71,7 +71,7 @@ class Sequence:
         return self.finish_reason is None
 
     def draft_limit(self, draft_tokens: int) -> int:
-        """K_i ≤ remaining − 1: the bonus needs a place too (design.md §3)."""
+        """K_i ≤ remaining − 1: the bonus needs a place too."""
         return max(0, min(draft_tokens, self.remaining - 1))
 
     def commit(self, block: Seq[int]) -> list[int]:

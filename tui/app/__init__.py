@@ -1,0 +1,4 @@
+"""The app: what holds the screens together, themes, preferences, the terminal.
+
+May import tour, screens, widgets, session and view.
+"""

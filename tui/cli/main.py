@@ -33,7 +33,7 @@ def _version() -> str:
 
 
 class Commands(LazyGroup):
-    """The subcommands of cli.md, in the order of `--help`."""
+    """The subcommands, in the order of `--help`."""
 
     lazy = {  # noqa: RUF012 - never changed
         "run": Lazy("tui.cli.commands.run", "run", "The same run without a screen."),

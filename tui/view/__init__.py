@@ -1,1 +1,4 @@
-"""From records and a cursor to what a pane shows: plain functions, no screen."""
+"""From records and a cursor to lines of styled text: plain functions, no screen.
+
+`sentences` makes every sentence about a record. Imports nothing else of `tui`.
+"""

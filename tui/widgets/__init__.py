@@ -1,1 +1,4 @@
-"""The panes: each draws one view of (records, cursor)."""
+"""Textual widgets: each paints what a function of `tui.view` gives it.
+
+May import session and view.
+"""

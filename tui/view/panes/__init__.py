@@ -1,0 +1,1 @@
+"""The other panes, one file each: records in, lines out."""
