@@ -34,12 +34,12 @@ from rich.console import Console
 import engine.runs.run
 from engine.config.methods import BROKEN_METHODS, CORRECT_METHODS
 from engine.config.settings import Settings
+from engine.config.versions import versions
 from engine.evaluation.bench import Sample, measure
 from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import MethodVerdict, verify
 from engine.pairs.load import Pair
 from engine.records.schema import Prompt
-from engine.runs.run import versions
 
 SCHEMA = "batchspec/gpu/1"
 RATE, SPREAD = 0.7, 0.2

@@ -7,17 +7,19 @@ from typing import Any
 import torch
 
 from engine.config.errors import UserError
+from engine.pairs import hub
+from engine.pairs.parts import load_model, load_tokenizer
 
 
 def load_target(source: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:
-    """The target, frozen, and its tokenizer."""
-    from transformers import AutoModelForCausalLM, AutoTokenizer
+    """The target, frozen, and its tokenizer.
 
-    try:
-        model = AutoModelForCausalLM.from_pretrained(source, dtype=dtype)
-        tokenizer = AutoTokenizer.from_pretrained(source)
-    except (OSError, ValueError, KeyError) as error:
-        first = (str(error).strip() or type(error).__name__).splitlines()[0]
-        raise UserError(f"the target {source} cannot be loaded: {first}") from None
-    model.to(device).eval()
+    Raises:
+        UserError: it cannot be had or loaded, or it comes without a tokenizer.
+    """
+    directory = hub.obtain(source, None, lambda stage, fraction: None)
+    tokenizer = load_tokenizer(directory, source)
+    if tokenizer is None:
+        raise UserError(f"the target {source} comes without a tokenizer")
+    model = load_model(directory, source, dtype, device)
     return model.requires_grad_(False), tokenizer

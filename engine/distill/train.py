@@ -16,6 +16,7 @@ from engine.config.replace_file import load_checkpoint, save_checkpoint
 from engine.distill.batches import Batch, Source, load_batch, plan_epoch
 from engine.distill.labels import hidden_states
 from engine.distill.loss import LossWeights, SoftLabelLoss
+from engine.distill.unroll import unroll
 
 
 @dataclass(frozen=True)
@@ -235,7 +236,7 @@ class EagleTrainer(Trainer):
     def losses(self, batch: Batch) -> tuple[Tensor, Tensor]:
         device = self.live[0].device
         totals, divergences = [], []
-        steps = self.draft.unroll(batch.ids.to(device), batch.states.to(device), self.plan.ahead)
+        steps = unroll(self.draft, batch.ids.to(device), batch.states.to(device), self.plan.ahead)
         for step, states in enumerate(steps):
             total, divergence = self.compare(states, batch, first=step + 1)
             totals.append(total * self.plan.fade**step)

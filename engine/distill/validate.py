@@ -10,7 +10,8 @@ import torch
 from torch import Tensor
 
 from engine.distill.labels import Labels, by_length, hidden_states, pad_rows
-from engine.models.eagle_unroll import EagleStudent
+from engine.distill.unroll import unroll
+from engine.models.eagle_format import EagleDraft
 
 AHEAD = 5
 """Steps of an EAGLE-style draft that are told apart."""
@@ -82,8 +83,8 @@ def validate(
     for group in by_length(data, chosen, 4096, labels.limit):
         ids, real = pad_rows(data, group, labels.limit)
         truth = labels.rows(group, ids.shape[1]).to(head.device)
-        if isinstance(draft, EagleStudent):
-            states = list(draft.unroll(ids.to(head.device), truth.to(head.dtype), AHEAD))
+        if isinstance(draft, EagleDraft):
+            states = list(unroll(draft, ids.to(head.device), truth.to(head.dtype), AHEAD))
         else:
             states = [hidden_states(draft, ids)]
         for row, i in enumerate(group):

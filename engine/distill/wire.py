@@ -15,14 +15,14 @@ from torch import Tensor
 from engine.config.errors import UserError
 from engine.distill.heal import sample
 from engine.distill.labels import Labels
-from engine.models.eagle_unroll import EagleStudent
+from engine.models.eagle_format import EagleDraft
 
 RIDGE = 1e-2
 """Of the mean of the Gram matrix' diagonal."""
 
 
 @torch.inference_mode()
-def fit_wire(student: EagleStudent, labels: Labels, first: int, *, tokens: int = 200_000) -> float:
+def fit_wire(student: EagleDraft, labels: Labels, first: int, *, tokens: int = 200_000) -> float:
     """Fit `Features.project`, `Fusion.token` and `Fusion.own` to the states of a data set.
 
     Args:

@@ -1,4 +1,4 @@
-"""An EAGLE-style draft on the disk and on its target's shoulders."""
+"""An EAGLE-style draft: its parts, and how they are written and read."""
 
 from __future__ import annotations
 
@@ -8,16 +8,36 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from engine.config.errors import UserError
 from engine.models.cut_draft import build_draft
 from engine.models.draft_format import fill, read, read_facts, target_shape, write
 from engine.models.eagle import Features, Fusion
-from engine.models.eagle_unroll import EagleStudent
 
 READS = "reads"
 """In ``draft.json``: the target's layers whose states the draft reads, beside the final one."""
+
+
+class EagleDraft(nn.Module):
+    """The parts of an EAGLE-style draft: a few layers, and what hands them their input.
+
+    Args:
+        draft: a causal LM of the target's width, with a head over the hot vocabulary.
+        fusion, features: what makes their input of the target's hidden states.
+    """
+
+    def __init__(self, draft: Any, fusion: Fusion, features: Features) -> None:
+        super().__init__()
+        self.draft, self.fusion, self.features = draft, fusion, features
+
+    @property
+    def model(self) -> Any:
+        return self.draft.model
+
+    @property
+    def lm_head(self) -> Any:
+        return self.draft.lm_head
 
 
 def build_eagle_draft(
@@ -26,8 +46,8 @@ def build_eagle_draft(
     reads: Sequence[int],
     hot_ids: Tensor,
     dtype: torch.dtype | None = None,
-) -> EagleStudent:
-    """An EAGLE-style draft of some of the target's layers, the wire to which is still to be fitted.
+) -> EagleDraft:
+    """An EAGLE-style draft of some of the target's layers, whose features are still to be fitted.
 
     Embedding and head are the target's and frozen; the final norm is a copy of its own.
     """
@@ -39,30 +59,33 @@ def build_eagle_draft(
     hidden = target.config.hidden_size
     features, fusion = Features(hidden, reads), Fusion(hidden)
     place = draft.lm_head.weight
-    student = EagleStudent(draft, fusion, features)
+    eagle = EagleDraft(draft, fusion, features)
     features.to(place.device, place.dtype)
     fusion.to(place.device, place.dtype)
-    return student
+    return eagle
 
 
-def trained(student: EagleStudent) -> dict[str, Tensor]:
+def trained(draft: EagleDraft) -> dict[str, Tensor]:
     """Everything of it that is its own."""
-    parts = {
-        "layers": student.model.layers,
-        "norm": student.model.norm,
-        "fusion": student.fusion,
-        "features": student.features,
-    }
     return {
         f"{part}.{name}": value
-        for part, module in parts.items()
+        for part, module in _parts(draft).items()
         for name, value in module.state_dict().items()
+    }
+
+
+def _parts(draft: EagleDraft) -> dict[str, nn.Module]:
+    return {
+        "layers": draft.model.layers,
+        "norm": draft.model.norm,
+        "fusion": draft.fusion,
+        "features": draft.features,
     }
 
 
 def save_eagle_draft(
     directory: Path | str,
-    student: EagleStudent,
+    draft: EagleDraft,
     layers: Sequence[int],
     hot_ids: Tensor,
     *,
@@ -72,11 +95,11 @@ def save_eagle_draft(
     """Write what is the draft's own into ``directory``."""
     facts = {
         "layers": list(layers),
-        READS: list(student.features.layers),
-        "target": target_shape(student.draft.config),
+        READS: list(draft.features.layers),
+        "target": target_shape(draft.draft.config),
         **(figures or {}),
     }
-    return write(Path(directory), trained(student), hot_ids, facts, int8=int8)
+    return write(Path(directory), trained(draft), hot_ids, facts, int8=int8)
 
 
 def is_eagle_draft(directory: Path | str) -> bool:
@@ -86,20 +109,15 @@ def is_eagle_draft(directory: Path | str) -> bool:
 
 def load_eagle_draft(
     directory: Path | str, target_model: Any, dtype: torch.dtype | None = None
-) -> tuple[EagleStudent, Tensor]:
+) -> tuple[EagleDraft, Tensor]:
     """The draft, and its hot ids: logit column j is token ``hot_ids[j]``."""
     directory = Path(directory)
     facts = read_facts(directory)
     state, hot_ids = read(directory, facts, target_model)
-    student = build_eagle_draft(target_model, facts["layers"], facts[READS], hot_ids, dtype)
-    for part, module in (
-        ("layers", student.model.layers),
-        ("norm", student.model.norm),
-        ("fusion", student.fusion),
-        ("features", student.features),
-    ):
+    draft = build_eagle_draft(target_model, facts["layers"], facts[READS], hot_ids, dtype)
+    for part, module in _parts(draft).items():
         prefix = f"{part}."
         mine = {k.removeprefix(prefix): v for k, v in state.items() if k.startswith(prefix)}
         fill(directory, module, mine)
-    student.requires_grad_(False)
-    return student, hot_ids.to(student.lm_head.weight.device)
+    draft.requires_grad_(False)
+    return draft, hot_ids.to(draft.lm_head.weight.device)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from importlib.metadata import PackageNotFoundError, version
 from typing import Any
 
 import psutil
@@ -20,6 +19,7 @@ from engine.config.device import (
 )
 from engine.config.errors import UserError
 from engine.config.paths import cache_dir, config_dir, log_dir
+from engine.config.versions import versions
 from engine.models.device_memory import free_bytes
 from engine.pairs import smollm2
 from engine.pairs.registry import all_pairs
@@ -41,7 +41,7 @@ def describe() -> dict[str, Any]:
     """Plain values, ready for a table or for JSON."""
     chosen = resolve_device("auto")
     return {
-        "versions": {"python": platform.python_version(), **_versions()},
+        "versions": versions(PACKAGES),
         "platform": platform.platform(),
         "devices": _devices(),
         "auto": {"device": str(chosen), "dtype": dtype_name(resolve_dtype("auto", chosen))},
@@ -56,16 +56,6 @@ def describe() -> dict[str, Any]:
             "logs": str(log_dir()),
         },
     }
-
-
-def _versions() -> dict[str, str]:
-    found = {}
-    for name in PACKAGES:
-        try:
-            found[name] = version(name)
-        except PackageNotFoundError:
-            found[name] = "not installed"
-    return found
 
 
 def _devices() -> list[dict[str, Any]]:

@@ -18,8 +18,7 @@ from engine.drafting.ngram_table import NgramTable
 from engine.models.causal_lm import LanguageModel
 from engine.models.draft_format import is_compact, load_compact
 from engine.models.eagle import EagleModel, EagleReader
-from engine.models.eagle_format import is_eagle_draft, load_eagle_draft
-from engine.models.eagle_unroll import EagleStudent
+from engine.models.eagle_format import EagleDraft, is_eagle_draft, load_eagle_draft
 from engine.models.lease import Lease
 from engine.pairs import hub, smollm2
 from engine.pairs.job import Job, Progress, Workload
@@ -124,7 +123,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     hot_ids: torch.Tensor | None = None
     never: torch.Tensor | None = None
     ngrams: NgramTable | None = None
-    wire: EagleStudent | None = None
+    wire: EagleDraft | None = None
     """Where the draft reads the target's states."""
 
 

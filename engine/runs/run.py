@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.metadata
-import platform
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Sequence as Seq
 from typing import TYPE_CHECKING
@@ -11,6 +9,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from engine.config.settings import Settings
+from engine.config.versions import versions
 from engine.drafting.build import build_drafting
 from engine.methods import method_named
 from engine.microscope.inspect import Inspection, NotingSampler
@@ -301,15 +300,3 @@ def build_loop(
 def prompt_lookup(pair: Pair, settings: Settings) -> bool:
     """Whether text is drafted before the draft model is asked."""
     return pair.prompt_lookup if settings.prompt_lookup is None else settings.prompt_lookup
-
-
-def versions() -> dict[str, str]:
-    """Versions of what the figures depend on."""
-    names = ("batchspec-tui", "torch", "transformers")
-    found = {"python": platform.python_version()}
-    for name in names:
-        try:
-            found[name] = importlib.metadata.version(name)
-        except importlib.metadata.PackageNotFoundError:
-            found[name] = "not installed"
-    return found

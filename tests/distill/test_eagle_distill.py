@@ -13,14 +13,15 @@ from engine.config.settings import Settings
 from engine.distill.labels import Labels
 from engine.distill.run import Stage, distill_model
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
+from engine.distill.unroll import unroll
 from engine.distill.wire import fit_wire
 from engine.models.eagle_format import (
+    EagleDraft,
     build_eagle_draft,
     is_eagle_draft,
     load_eagle_draft,
     save_eagle_draft,
 )
-from engine.models.eagle_unroll import EagleStudent
 from engine.pairs.load import load_pair
 from engine.pairs.registry import PairRequest
 from engine.pairs.toy import toy_models
@@ -45,7 +46,7 @@ def labelled(target: Any, data: TokenData, place: Path) -> Labels:
     return labels
 
 
-def student_of(target: Any) -> EagleStudent:
+def student_of(target: Any) -> EagleDraft:
     torch.manual_seed(3)
     return build_eagle_draft(target, DRAFT_MODEL, READS, torch.arange(VOCAB))
 
@@ -59,7 +60,7 @@ def test_an_unrolled_step_is_what_the_draft_does_when_it_runs_ahead() -> None:
     read = target.model(ids, use_cache=False, output_hidden_states=True)
     layers = [read.hidden_states[layer + 1] for layer in READS]
     states = torch.cat([read.last_hidden_state, *layers], dim=-1)
-    steps = list(student.unroll(ids, states, 4))
+    steps = list(unroll(student, ids, states, 4))
     vectors = student.features([read.last_hidden_state, *layers])[0]
     student.draft.set_attn_implementation("eager")
     for step in range(1, 5):
@@ -80,12 +81,12 @@ def test_the_fitted_wire_brings_the_draft_closer(data_file: Path, tmp_path: Path
     fitted, unfitted = student_of(target), student_of(target)
     assert fit_wire(fitted, labels, DRAFT_MODEL[0]) < 0.9
 
-    def distance(student: EagleStudent) -> float:
+    def distance(student: EagleDraft) -> float:
         total = 0.0
         for index in range(20):
             ids = labels.data.sequence(index)[None]
             states = labels.rows([index], ids.shape[1]).float()
-            own = next(student.unroll(ids, states, 1))[0, 1:]
+            own = next(unroll(student, ids, states, 1))[0, 1:]
             total += float((own - states[0, 1:, :32]).square().mean().detach())
         return total
 

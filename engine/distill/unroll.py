@@ -13,68 +13,48 @@ from collections.abc import Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn.functional import pad, scaled_dot_product_attention
 from transformers import AttentionInterface
 
-from engine.models.eagle import Features, Fusion
+from engine.models.eagle_format import EagleDraft
 
 UNROLLED = "batchspec_unrolled"
 """The name of the attention under which a draft is trained."""
 
 
-class EagleStudent(nn.Module):
-    """All of an EAGLE-style draft that is trained: a few layers, and what hands them their input.
+def unroll(draft: EagleDraft, ids: Tensor, states: Tensor, steps: int) -> Iterator[Tensor]:
+    """The draft's own normed states of each step.
 
     Args:
-        draft: a causal LM of the target's width, with a head over the hot vocabulary.
-        fusion, features: the two ends of the wire between target and draft.
+        ids: right-padded, [rows, tokens].
+        states: the target's, those of all sources side by side, [rows, tokens, sources ·
+            hidden]; the final ones first.
+        steps: how many.
+
+    Yields:
+        [rows, tokens, hidden] a step. Tokens before the step's number mean nothing.
     """
-
-    def __init__(self, draft: Any, fusion: Fusion, features: Features) -> None:
-        super().__init__()
-        self.draft, self.fusion, self.features = draft, fusion, features
-
-    @property
-    def model(self) -> Any:
-        return self.draft.model
-
-    @property
-    def lm_head(self) -> Any:
-        return self.draft.lm_head
-
-    def unroll(self, ids: Tensor, states: Tensor, steps: int) -> Iterator[Tensor]:
-        """Own normed states of each step.
-
-        Args:
-            ids: right-padded, [rows, tokens].
-            states: the target's, those of all sources side by side, [rows, tokens, sources ·
-                hidden]; the final ones first.
-            steps: how many.
-
-        Yields:
-            [rows, tokens, hidden] a step. Tokens before the step's number mean nothing.
-        """
-        hidden = states.shape[-1] // (len(self.features.layers) + 1)
-        states = states.to(self.features.project.weight.dtype)
-        before = self.features(torch.split(states, hidden, dim=-1))
-        embedded = self.model.embed_tokens(ids)
-        tokens = ids.shape[1]
-        places = torch.arange(tokens, device=ids.device)
-        keys = _Keys()
-        self.draft.set_attn_implementation(UNROLLED)
-        for step in range(1, steps + 1):
-            inputs = self.fusion(embedded, pad(before, (0, 0, 1, 0))[:, :tokens])
-            keys.mask = step_mask(places, step)[None, None]
-            own = self.model(
-                inputs_embeds=inputs,
-                position_ids=places[None].expand(len(ids), -1),
-                attention_mask=keys.mask,
-                use_cache=False,
-                unrolled=keys,
-            ).last_hidden_state
-            yield own
-            before = self.fusion.carry(own)
+    hidden = states.shape[-1] // (len(draft.features.layers) + 1)
+    states = states.to(draft.features.project.weight.dtype)
+    before = draft.features(torch.split(states, hidden, dim=-1))
+    embedded = draft.model.embed_tokens(ids)
+    tokens = ids.shape[1]
+    places = torch.arange(tokens, device=ids.device)
+    keys = _Keys()
+    draft.draft.set_attn_implementation(UNROLLED)
+    for step in range(1, steps + 1):
+        inputs = draft.fusion(embedded, pad(before, (0, 0, 1, 0))[:, :tokens])
+        keys.mask = step_mask(places, step)[None, None]
+        own = draft.model(
+            inputs_embeds=inputs,
+            position_ids=places[None].expand(len(ids), -1),
+            attention_mask=keys.mask,
+            use_cache=False,
+            unrolled=keys,
+        ).last_hidden_state
+        yield own
+        before = draft.fusion.carry(own)
 
 
 def step_mask(places: Tensor, step: int) -> Tensor:
