@@ -1,15 +1,23 @@
-"""The target writes: many prompts at once, a finished row's slot refilled at once."""
+"""The target's answers to many prompts, in the engine's own layout of slots."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Iterator
+from collections.abc import Sequence as Seq
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from engine.distill.slots import SlotCache
+from engine.methods.slotspec import Slots
+from engine.models.causal_lm import LanguageModel
+from engine.records.schema import Prompt
+from engine.rounds.layout import Plan
+from engine.rounds.packed_logits import Logits
+from engine.rounds.sequence import Sequence
 
 
 @dataclass(frozen=True)
@@ -34,58 +42,57 @@ def choose(logits: Tensor, temperature: Tensor, generator: torch.Generator) -> T
 @torch.inference_mode()
 def generate(
     model: Any,
-    requests: Sequence[Request],
+    requests: Seq[Request],
     eos: set[int],
     *,
     slots: int = 64,
     seed: int = 0,
     stop: Callable[[], bool] | None = None,
 ) -> Iterator[tuple[int, list[int]]]:
-    """Yield ``(index, new tokens)`` as rows finish, eos included.
+    """Yield ``(index, new tokens)`` as rows end, eos included.
 
-    Rows are taken in the order of the requests; memory is one cache of ``slots`` rows as long
-    as the longest request.
+    Rows begin in the order of the requests. The memory is one cache of ``slots`` rows, each
+    as long as the longest request.
+
+    Args:
+        model: a causal LM of transformers. It is left as it is: the engine runs a copy
+            that shares its weights.
+        stop: asked before every forward; True ends the generation.
     """
-    if not requests:
+    waiting = deque(sequence(at, request, eos) for at, request in enumerate(requests))
+    if not waiting:
         return
-    slots = min(slots, len(requests))
-    length = max(len(r.prompt) + r.max_new for r in requests)
-    cache = SlotCache(model, slots, length)
-    device = cache.device
+    slots = min(slots, len(waiting))
+    columns = max(row.limit for row in waiting)
+    shared = {id(weight): weight for weight in model.parameters()}
+    target = LanguageModel(deepcopy(model, shared))
+    layout = Slots(target, None, Plan(slots, slots, draft_tokens=0, columns=columns))
     generator = torch.Generator().manual_seed(seed)
-    tokens = torch.zeros(slots, dtype=torch.long, device=device)
-    positions = torch.zeros(slots, dtype=torch.long, device=device)
-    temperature = torch.zeros(slots, device=device)
-    owner: list[int | None] = [None] * slots
-    written: list[list[int]] = [[] for _ in range(slots)]
-    waiting = iter(range(len(requests)))
-    exhausted = False
-    batch = max(1, slots // 8)  # refill several slots in one prefill: fewer, wider forwards
-
+    refill = max(1, slots // 8)  # several rows in one prefill: fewer forwards, wider ones
     while True:
-        free = [s for s in range(slots) if owner[s] is None]
-        if not exhausted and len(free) >= batch:
-            taken = [(s, i) for s, i in zip(free, waiting, strict=False)]
-            exhausted = len(taken) < len(free)
-            if taken:
-                cache.prefill([s for s, _ in taken], [requests[i].prompt for _, i in taken])
-            for s, i in taken:
-                owner[s], written[s] = i, []
-                tokens[s] = requests[i].prompt[-1]
-                positions[s] = len(requests[i].prompt) - 1
-                temperature[s] = requests[i].temperature
-        if all(o is None for o in owner) or (stop is not None and stop()):
+        free = slots - len(layout.rows)
+        if waiting and free >= refill:
+            layout.admit([waiting.popleft() for _ in range(min(free, len(waiting)))])
+        rows = list(layout.rows)
+        if not rows or (stop is not None and stop()):
             return
-        chosen = choose(cache.step(tokens, positions), temperature, generator)
-        tokens = chosen
-        positions = positions + 1
-        for s, token in enumerate(chosen.tolist()):
-            index = owner[s]
-            if index is None:
-                continue
-            written[s].append(token)
-            if token in eos or len(written[s]) >= requests[index].max_new:
-                yield index, written[s]
-                owner[s] = None
-        idle = torch.tensor([o is None for o in owner], device=device)
-        positions = torch.where(idle, 0, positions)
+        counts = [1] * len(rows)
+        block = layout.committed(1, target.device)
+        logits = Logits(layout.verify(block, counts), counts).whole[:, 0]
+        temperature = torch.tensor([requests[row.index].temperature for row in rows])
+        chosen = choose(logits, temperature.to(logits.device), generator)
+        for row, token in zip(rows, chosen.tolist(), strict=True):
+            row.commit([token])
+            layout.target.valid[row.index] += 1
+        layout.synchronise()
+        layout.compact()
+        for row in rows:
+            if not row.running:
+                yield row.index, row.output
+
+
+def sequence(index: int, request: Request, eos: set[int]) -> Sequence:
+    """The row of a request."""
+    length = len(request.prompt) + request.max_new
+    prompt = Prompt(index=index, ids=tuple(request.prompt), text="")
+    return Sequence(prompt, budget=request.max_new, context=length, eos_ids=frozenset(eos))

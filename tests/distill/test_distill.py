@@ -47,7 +47,7 @@ def tiny_target() -> LlamaForCausalLM:
     return LlamaForCausalLM(config).eval().requires_grad_(False)
 
 
-def tiny_data(target: LlamaForCausalLM, rows: int = 120) -> TokenData:
+def tiny_data(target: LlamaForCausalLM, rows: int = 400) -> TokenData:
     generator = torch.Generator().manual_seed(0)
     prompts = torch.randint(2, VOCAB, (rows, 4), generator=generator).tolist()
     requests = [Request(prompt, 20, 0.5 * (i % 2)) for i, prompt in enumerate(prompts)]
