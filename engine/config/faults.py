@@ -1,7 +1,7 @@
 """The fault lab: eqspec with one thing done wrong, really done wrong, in the tensors.
 
 This file says in words what each fault is; `engine.methods.faulty` is the wrong behaviour.
-The invariants are not told: they find it.
+The invariants do not know of it: they find it.
 """
 
 from __future__ import annotations

@@ -66,7 +66,7 @@ class Settings(msgspec.Struct, frozen=True, kw_only=True):
     force_spread: float = 0.0
     """How far the rows' own rates lie about it."""
     inspect: bool = False
-    """Whether the records tell how each token was judged: probabilities and best tokens."""
+    """Whether the records say how each token was verified: probabilities and best tokens."""
 
     def check(self) -> Settings:
         """Return self when every value can be used.

@@ -1,4 +1,4 @@
-"""An EAGLE-style draft over whole sequences, as it will run: some steps ahead of what it was told.
+"""An EAGLE-style draft over whole sequences, as it will run: some steps ahead of the target.
 
 In step 1 it is handed the target's vector before every token. In step j its own state of
 step j − 1 stands there instead, and it attends to what it would find in its cache then: keys

@@ -14,7 +14,7 @@ from engine.distill.unroll import unroll
 from engine.models.eagle_format import EagleDraft
 
 AHEAD = 5
-"""Steps of an EAGLE-style draft that are told apart."""
+"""Steps of an EAGLE-style draft that are counted apart."""
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,6 @@
 """The yardstick: instruction prompts that are never trained on, in eight categories.
 
-Agreement on the target's greedy answers to these is what a draft is judged by. Held-out text
+Agreement on the target's greedy answers to these is what a draft is measured by. Held-out text
 that the target wrote unasked is easier to get and says less.
 """
 

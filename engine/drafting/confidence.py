@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 BINS = 12
-"""Kinds of draft tokens that are told apart, by the share that their source gives them."""
+"""Kinds of draft tokens that are counted apart, by the share that their source gives them."""
 
 WEIGHT = 4.0
 """Draft tokens that the first guess counts for: as often accepted as the source says."""

@@ -133,10 +133,10 @@ def bench(
         if case.method == BASELINE and not case.continuous
     }
     header = Run(pair, settings, ()).header()
-    told = {k: v for k, v in header.settings.items() if k not in ("method", "batch_size")}
+    recorded = {k: v for k, v in header.settings.items() if k not in ("method", "batch_size")}
     return Benchmark(
         pair=pair.info,
-        settings=told,
+        settings=recorded,
         machine=machine(),
         prompts=len(prompts),
         repeats=repeats,

@@ -20,7 +20,7 @@ import msgspec
 from engine.config.errors import BatchspecError
 from engine.config.limits import LARGEST_LANES, Pace
 from engine.config.settings import Settings
-from engine.evaluation.live_oracle import Alongside
+from engine.evaluation.live_oracle import LiveOracle
 from engine.evaluation.oracle import Oracle
 from engine.models.device_memory import require_memory
 from engine.records.schema import Failure, Prompt, Record, RoundRecord, RunHeader, TickRecord
@@ -77,7 +77,7 @@ class Compare:
         lanes: the settings of each; device and dtype are the pair's.
         prompts: the same for all.
         oracle: of this pair; what it knows already is not computed again.
-        log: told the traceback of a lane that breaks.
+        log: is given the traceback of a lane that breaks.
     """
 
     def __init__(
@@ -97,7 +97,7 @@ class Compare:
         self.lanes = [Lane(number, settings.check()) for number, settings in enumerate(lanes)]
         self.tick = 0
         self._log = log
-        self._alongside = Alongside(oracle or Oracle(pair), self.prompts, lanes[0])
+        self._live_oracle = LiveOracle(oracle or Oracle(pair), self.prompts, lanes[0])
         self._anew: set[int] = set()
 
     def change(self, lane: int, settings: Settings) -> None:
@@ -123,7 +123,7 @@ class Compare:
             yield self._level()
             while self._anew or any(lane.running for lane in self.lanes):
                 yield from self._one_tick()
-            yield from self._alongside.rest()
+            yield from self._live_oracle.rest()
         finally:
             for lane in self.lanes:
                 _close(lane)
@@ -146,7 +146,7 @@ class Compare:
                 waiting.discard(lane.number)
             if self._anew:
                 break
-        yield from self._alongside.reach(self._furthest())
+        yield from self._live_oracle.reach(self._furthest())
         self.tick += 1
         yield self._level()
 
@@ -212,7 +212,7 @@ class Compare:
 
 
 def failure_of(error: Exception, lane: int, rounds: int, log: Log) -> Failure:
-    """What is told of a lane that broke after so many rounds."""
+    """What is said of a lane that broke after so many rounds."""
     if isinstance(error, BatchspecError):
         return Failure(lane=lane, message=str(error), round=rounds)
     where = log("".join(traceback.format_exception(error)))

@@ -61,7 +61,7 @@ class Fork:
     """Makes the records of both lanes, in the form of a comparison's.
 
     Args:
-        log: told the traceback of a lane that breaks.
+        log: is given the traceback of a lane that breaks.
     """
 
     def __init__(self, pair: Pair, branch: Branch, *, log: Log = lambda text: "") -> None:
@@ -86,9 +86,9 @@ class Fork:
         header = msgspec.structs.replace(self.branch.header, lane=0, lanes=2)
         yield header
         yield msgspec.structs.replace(header, lane=1, fork=self.branch.number)
-        standing = RunFold(header.prompts)
-        yield from self._shared(standing)
-        yield from self._leave(standing)
+        start = RunFold(header.prompts)
+        yield from self._shared(start)
+        yield from self._leave(start)
         tick = self.branch.number
         yield self._tick(tick)
         try:
@@ -102,9 +102,9 @@ class Fork:
         finally:
             self._close()
 
-    def _shared(self, standing: RunFold) -> Iterator[Record]:
+    def _shared(self, start: RunFold) -> Iterator[Record]:
         """The rounds up to the fork, in both lanes, with all that was changed by then. The
-        last one's tick is left to be told when the lanes have parted."""
+        last one's tick is left for when the lanes have diverged."""
         for record in self._past:
             if not isinstance(record, RoundRecord | ChangeRecord) or (
                 record.round > self.branch.number
@@ -116,18 +116,18 @@ class Fork:
             yield record
             yield msgspec.structs.replace(record, lane=1)
             if isinstance(record, ChangeRecord):
-                standing.join(record.prompts)
+                start.join(record.prompts)
                 self._measure.join(record.prompts)
             else:
-                standing.add(record)
+                start.add(record)
                 yield from self._measure.of([record])
                 self.rounds = {0: record.round, 1: record.round}
 
-    def _leave(self, standing: RunFold) -> Iterator[Record]:
+    def _leave(self, start: RunFold) -> Iterator[Record]:
         """The second lane begins where both stand."""
         branch = self.branch
         try:
-            run = Run(self.pair, branch.now, standing.prompts, 1, standing)
+            run = Run(self.pair, branch.now, start.prompts, 1, start)
         except Exception as error:
             yield self._failure(error)
             return

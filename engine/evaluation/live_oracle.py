@@ -1,7 +1,7 @@
 """The oracle beside a comparison: it keeps up with the lanes, and no more than that.
 
 Each row's answer is decoded alone, token by token, as far as some lane has come; what is
-new is told in records, so that a screen or a trace can mark the first wrong token of a
+new is sent in records, so that a screen or a trace can mark the first wrong token of a
 row in the very tick in which it appears.
 """
 
@@ -19,7 +19,7 @@ AT_ONCE = 8
 """Rows of one measurement of the tolerance: those that are answered first."""
 
 
-class Alongside:
+class LiveOracle:
     """The answers to the prompts, as far as they are needed.
 
     Args:
@@ -35,7 +35,7 @@ class Alongside:
         self._settings = settings
         self._growing: dict[int, Iterator[Answer]] = {}
         self._answers: dict[int, Answer] = {}
-        self._told: dict[int, int] = {}
+        self._sent: dict[int, int] = {}
         self._ended: set[int] = set()
         self._known: set[int] = set()
         self._measured = not measure
@@ -54,7 +54,7 @@ class Alongside:
         rows = []
         for row, length in sorted(lengths.items()):
             self._grow(row, length + 1)
-            piece = self._news(row)
+            piece = self._unsent(row)
             if piece is not None:
                 rows.append(piece)
         if rows:
@@ -68,7 +68,7 @@ class Alongside:
         for row in sorted(self._answers):
             if row not in self._ended:
                 self._grow(row, None)
-                piece = self._news(row)
+                piece = self._unsent(row)
                 if piece is not None:
                     yield self._record([piece], None)
         tolerance = self._tolerance()
@@ -89,18 +89,18 @@ class Alongside:
                 self._ended.add(row)
                 del self._growing[row]
 
-    def _news(self, row: int) -> OracleRow | None:
-        """What has not been told of a row yet."""
+    def _unsent(self, row: int) -> OracleRow | None:
+        """What has not been sent of a row yet."""
         answer = self._answers[row]
-        told = self._told.get(row, -1)
+        sent = self._sent.get(row, -1)
         total = len(answer.output_ids)
-        if told == total and not answer.finish_reason:
+        if sent == total and not answer.finish_reason:
             return None
-        if told > total:
+        if sent > total:
             return None
-        first = max(0, told)
-        # a finished answer is told once: its mark lies beyond its last token
-        self._told[row] = total + 1 if answer.finish_reason else total
+        first = max(0, sent)
+        # a finished answer is sent once: its mark lies beyond its last token
+        self._sent[row] = total + 1 if answer.finish_reason else total
         return OracleRow(
             row=row,
             first=first,

@@ -33,7 +33,7 @@ def side_by_side(paths: Sequence[Path], notices: list[str]) -> Iterator[Record]:
     """The records of these traces as one stream.
 
     Args:
-        notices: is told what could not be read (see `read_trace`).
+        notices: what could not be read is added here (see `read_trace`).
 
     Raises:
         UserError: a file is no trace, or there are too many lanes in all of them.
@@ -84,10 +84,10 @@ def _lanes_of(
 
 
 def _noted(path: Path, name: str, notices: list[str]) -> Iterator[Record]:
-    """Records of a trace; what is wrong with it is told with its name."""
-    told: list[str] = []
-    yield from read_trace(path, told)
-    notices += [f"{name}: {notice}" for notice in told]
+    """Records of a trace; what is wrong with it is reported with its name."""
+    found: list[str] = []
+    yield from read_trace(path, found)
+    notices += [f"{name}: {notice}" for notice in found]
 
 
 def _level(
@@ -147,7 +147,7 @@ class _Lane:
 
 
 class Measure:
-    """What the first lane wrote, told as the oracle's word is.
+    """What the first lane wrote, in the records of an oracle.
 
     Args:
         name: whose tokens these are.

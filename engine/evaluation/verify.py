@@ -120,11 +120,11 @@ def verify(
                 ended += sum(row.finish_reason is not None for row in record.rows)
                 progress(name, ended / count)
         verdicts[name] = judge(name, run, rounds, answers, tolerance, pair.tokenizer.eos_ids)
-    told = dict(header.settings) if header is not None else {}
-    told.pop("method", None)
+    recorded = dict(header.settings) if header is not None else {}
+    recorded.pop("method", None)
     return Verification(
         pair=pair.info,
-        settings=told,
+        settings=recorded,
         tolerance=tolerance,
         oracle_seconds=oracle_seconds,
         answers=answers,

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from engine.evaluation.live_oracle import Alongside
+from engine.evaluation.live_oracle import LiveOracle
 from engine.evaluation.oracle import Oracle
 from engine.records.schema import Record, RoundRecord
 from engine.runs.run import Run
 
 
-def judged(
+def with_oracle(
     run: Run, records: Iterator[Record], wanted: Callable[[], bool], oracle: Callable[[], Oracle]
 ) -> Iterator[Record]:
     """The records of a run, each round followed by what the oracle says of its rows.
 
-    The run may be changed on the way: prompts that join are judged too, and under another
+    The run may be changed on the way: prompts that join are compared too, and under another
     budget the answers are asked for anew.
 
     Args:
@@ -23,7 +23,7 @@ def judged(
         wanted: asked after every round; the oracle catches up when it is wanted again.
         oracle: makes it, when it is wanted for the first time.
     """
-    alongside: Alongside | None = None
+    live_oracle: LiveOracle | None = None
     asked: object = None
     for record in records:
         yield record
@@ -31,10 +31,10 @@ def judged(
         if not isinstance(record, RoundRecord) or not wanted() or not settings.sampling.greedy:
             continue
         matters = (run.prompts, settings) if settings.strict else settings.max_new_tokens
-        if alongside is None or asked != matters:
+        if live_oracle is None or asked != matters:
             asked = matters
-            alongside = Alongside(oracle(), run.prompts, settings, measure=False)
-        alongside.join(run.prompts)
+            live_oracle = LiveOracle(oracle(), run.prompts, settings, measure=False)
+        live_oracle.join(run.prompts)
         starts = {prompt.index: len(prompt.ids) for prompt in run.prompts}
         lengths = {row: length - starts[row] for row, length in run.lengths().items()}
-        yield from alongside.reach({row: new for row, new in lengths.items() if new > 0})
+        yield from live_oracle.reach({row: new for row, new in lengths.items() if new > 0})

@@ -1,4 +1,4 @@
-"""What transformers does when it is told neither positions nor a mask.
+"""What transformers does when it is given neither positions nor a mask.
 
 The baselines leave these to the library. We compute them ourselves, so that the records
 show exactly what was fed, and no default of a release can change it.

@@ -1,7 +1,7 @@
 """A round looked at closely: how sure both models were, and what else the target thought of.
 
 Only where `Settings.inspect` asks for it. Nothing is computed while the round's phases are
-timed: what the draft said is kept until the round has been judged, and then a softmax and a
+timed: what the draft said is kept until the round has been verified, and then a softmax and a
 top-k over the rows' logits cross to the host together, once.
 """
 
@@ -26,7 +26,7 @@ from engine.rounds.sampling import RESIDUAL, Sampler, uniform
 from engine.rounds.sequence import Sequence
 
 BEST = 5
-"""How many of the target's best tokens are told at each place."""
+"""How many of the target's best tokens are recorded at each place."""
 
 Top = tuple[tuple[int, float], ...]
 
@@ -142,13 +142,13 @@ class Inspection:
                 "q": p.new_ones(tokens.shape) if draft is None else draft.to(p),
             }
         )
-        told = []
+        inspected = []
         for row, verdict, values in zip(rows, verdicts, figures, strict=True):
             forced = min(len(wanted.pop(row.index, ())), len(verdict.draft_token_ids))
             if verdict.finite:
                 verdict = self._tell(row, replace(verdict, forced=forced), **values)
-            told.append(verdict)
-        return told
+            inspected.append(verdict)
+        return inspected
 
     def _residual(self, p: Tensor, drafted: DraftTokens, ends: Tensor) -> Tensor | None:
         """What a rejected draft token leaves of p, max(p − q, 0) (p itself where that is nothing).

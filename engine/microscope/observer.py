@@ -12,7 +12,7 @@ from engine.records.row import RowRound
 from engine.records.schema import RoundRecord
 from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.layout import Layout, Synchronised
-from engine.rounds.observer import Costs, Judged
+from engine.rounds.observer import AcceptStep, Costs
 
 
 class Microscope:
@@ -41,23 +41,23 @@ class Microscope:
         self._inspection = inspection
         self._auditor = auditor
         self._invariants = Invariants()
-        self._judged: Judged
+        self._step: AcceptStep
         self._verdicts: list[Verdict]
         self._read: list[RowAsRead]
         self._found: Found
         self._entries: list[RowRound]
 
-    def judged(self, judged: Judged) -> list[Verdict]:
-        rows, verdicts = judged.rows, judged.verdicts
+    def accepted(self, step: AcceptStep) -> list[Verdict]:
+        rows, verdicts = step.rows, step.verdicts
         if self._inspection is not None:
-            verdicts = self._inspection.look(judged.logits, judged.drafted, rows, verdicts)
-        self._judged, self._verdicts = judged, verdicts
+            verdicts = self._inspection.look(step.logits, step.drafted, rows, verdicts)
+        self._step, self._verdicts = step, verdicts
         self._found = self._invariants.before_commit(self._layout, rows, verdicts)
         self._read = rows_as_read(self._layout, rows, verdicts)
         return verdicts
 
     def synchronised(self, committed: list[list[int]], done: Synchronised) -> None:
-        rows, by_text = self._judged.rows, self._judged.drafted.texts
+        rows, by_text = self._step.rows, self._step.drafted.texts
         self._found += self._invariants.after_synchronise(self._layout, rows)
         self._entries = [
             replace(
@@ -76,26 +76,26 @@ class Microscope:
             ]
 
     def record(self, costs: Costs) -> RoundRecord:
-        judged, layout, entries = self._judged, self._layout, self._entries
+        step, layout, entries = self._step, self._layout, self._entries
         return RoundRecord(
-            round=judged.number,
+            round=step.number,
             lane=self._lane,
             rows=tuple(entries),
             length=layout.length() if layout.rows else 0,
-            length_before=judged.length,
-            draft_tokens=judged.choice.draft_tokens,
-            draft_choice=judged.choice.why,
-            kind=judged.chosen.kind,
-            pool=judged.chosen.pool,
-            starving=judged.chosen.starving,
-            largest_group=judged.chosen.largest_group,
+            length_before=step.length,
+            draft_tokens=step.choice.draft_tokens,
+            draft_choice=step.choice.why,
+            kind=step.chosen.kind,
+            pool=step.chosen.pool,
+            starving=step.chosen.starving,
+            largest_group=step.chosen.largest_group,
             queued=costs.queued,
-            admitted=tuple(row.index for row in judged.chosen.admit),
+            admitted=tuple(row.index for row in step.chosen.admit),
             left=tuple(row.row for row in entries if row.finish_reason is not None),
             seconds=costs.seconds,
             elapsed=costs.elapsed,
             realign_bytes=costs.realign_bytes,
             staged_bytes=costs.staged_bytes,
             checked=checked(layout, self._accept),
-            violations=self._invariants.violations(judged.number, self._found),
+            violations=self._invariants.violations(step.number, self._found),
         )

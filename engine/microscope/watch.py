@@ -83,7 +83,7 @@ class Watch:
                             lane=number,
                             round=lane.match.fold.round,
                             row=row,
-                            divergence=lane.match.partings[row].divergence,
+                            divergence=lane.match.divergences[row].divergence,
                         )
 
 
@@ -123,6 +123,6 @@ class _Lane:
 
     def newly_diverged(self) -> list[int]:
         """The rows that differ from the oracle since the last call."""
-        new = sorted(self.match.partings.keys() - self._diverged)
-        self._diverged |= self.match.partings.keys()
+        new = sorted(self.match.divergences.keys() - self._diverged)
+        self._diverged |= self.match.divergences.keys()
         return new

@@ -186,7 +186,7 @@ def grouped_attention(
     softcap: float | None = None,
     **_: Any,
 ) -> tuple[Tensor, None]:
-    """Attention as transformers calls it: by the plan, whatever became of the mask on the way.
+    """Attention as transformers calls it: by the plan, whatever mask is passed.
 
     Args:
         query: [rows, heads, tokens, dim]; key, value: [rows, kv heads, columns, dim].

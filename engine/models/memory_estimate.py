@@ -96,7 +96,7 @@ class Demand:
         columns: the longest that a row may become.
         longest: tokens that are prefilled of the longest row.
         room: tokens a row in a block, K + 1.
-        inspect: whether each token's probabilities are told.
+        inspect: whether each token's probabilities are recorded.
     """
 
     method: str
@@ -196,7 +196,7 @@ def target_logits(sizes: Sizes, demand: Demand) -> int:
     elif demand.inspect:
         after = 4
     after += _in_float32(size) if after else 0
-    # a packed block is put back beside itself; that copy is gone before they are judged
+    # a packed block is put back beside itself; that copy is gone before they are verified
     each = max(2 * size, size + after)
     return demand.rows * demand.room * sizes.columns * each
 

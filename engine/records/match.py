@@ -14,7 +14,7 @@ AT_ITS_END = ("eos", "context")
 """Ends of an oracle's answer after which nothing may follow. A budget may still grow."""
 
 
-class Parting(NamedTuple):
+class RowDivergence(NamedTuple):
     """The first difference of a row."""
 
     round: int
@@ -78,16 +78,16 @@ class Match:
     def __init__(self, oracle: OracleFold) -> None:
         self.oracle = oracle
         self.fold = RunFold()
-        self.partings: dict[int, Parting] = {}
+        self.divergences: dict[int, RowDivergence] = {}
         self._agreed: dict[int, int] = {}
-        self._judged_with: float | None = None
+        self._tolerance_used: float | None = None
 
     def add(self, record: RoundRecord) -> set[int]:
         """Add a round of the run. Returns the rows that went back before it."""
         gone = self.fold.add(record)
         for row in gone | record.back.keys():
             self._agreed.pop(row, None)
-            self.partings.pop(row, None)
+            self.divergences.pop(row, None)
         self.check(row.row for row in record.rows)
         return gone
 
@@ -95,7 +95,7 @@ class Match:
         """Compare these rows as far as both sides go."""
         for index in rows:
             row, answer = self.fold.rows.get(index), self.oracle.answers.get(index)
-            if row is None or answer is None or index in self.partings:
+            if row is None or answer is None or index in self.divergences:
                 continue
             place = self._agreed.get(index, 0)
             shared = min(len(row.output), len(answer.output))
@@ -119,7 +119,7 @@ class Match:
         if divergence is None:
             return
         at = row.rounds[place] if place < len(row.rounds) else row.last_round or 0
-        self.partings[index] = Parting(at, divergence)
+        self.divergences[index] = RowDivergence(at, divergence)
 
     def measure_went_back(self, row: int, place: int) -> None:
         """The oracle's answer is another one from this place on: compare it from there again.
@@ -127,26 +127,26 @@ class Match:
         Only the measure of a fork goes back, with the run whose tokens it is.
         """
         self._agreed[row] = min(place, self._agreed.get(row, 0))
-        parting = self.partings.get(row)
-        if parting is not None and parting.divergence.position >= place:
-            del self.partings[row]
+        entry = self.divergences.get(row)
+        if entry is not None and entry.divergence.position >= place:
+            del self.divergences[row]
 
     def judge_again(self) -> None:
-        """The tolerance is measured: rounding is now told from what nothing explains."""
-        if self.oracle.tolerance == self._judged_with:
+        """The tolerance is measured: rounding can now be told from what nothing explains."""
+        if self.oracle.tolerance == self._tolerance_used:
             return
-        self._judged_with = self.oracle.tolerance
-        for row, parting in list(self.partings.items()):
-            if parting.divergence.cause == "numeric":
-                del self.partings[row]
+        self._tolerance_used = self.oracle.tolerance
+        for row, entry in list(self.divergences.items()):
+            if entry.divergence.cause == "numeric":
+                del self.divergences[row]
                 self.check([row])
 
-    def parted_at(self, row: int, number: int) -> Parting | None:
+    def divergence_at(self, row: int, number: int) -> RowDivergence | None:
         """The row's first difference, if it lies in the rounds up to `number`."""
-        parting = self.partings.get(row)
-        return parting if parting is not None and parting.round <= number else None
+        entry = self.divergences.get(row)
+        return entry if entry is not None and entry.round <= number else None
 
-    def parted(self, number: int) -> list[Parting]:
+    def diverged(self, number: int) -> list[RowDivergence]:
         """The differences up to this round, the earliest first."""
-        found = [parting for parting in self.partings.values() if parting.round <= number]
+        found = [entry for entry in self.divergences.values() if entry.round <= number]
         return sorted(found, key=lambda entry: (entry.round, entry.divergence.index))

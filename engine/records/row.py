@@ -1,4 +1,4 @@
-"""One row in one round: its cells, its draft tokens and how they were judged."""
+"""One row in one round: its cells, its draft tokens and how they were verified."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Span(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class AcceptTest(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """How one draft token was judged."""
+    """How one draft token was verified."""
 
     token: int
     draft_prob: float = 1.0
@@ -108,7 +108,7 @@ class RowRound(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     waited: int = 0
     """Rounds since the row last took part."""
     tests: tuple[AcceptTest, ...] = ()
-    """Of the draft tokens, in order: the judged ones when sampling; all of them, those after
+    """Of the draft tokens, in order: the verified ones when sampling; all of them, those after
     the first rejection too, where the run is inspected."""
     choice: BonusChoice | None = None
     """How `bonus` was chosen, where the run is inspected."""

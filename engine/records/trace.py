@@ -97,7 +97,7 @@ def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]
     out, and so are fields (docs/trace.md, versions).
 
     Args:
-        notices: is told, in a line each, what could not be read: a trace is then opened
+        notices: what could not be read is added here, in a line each: a trace is then opened
             up to its damage, and nothing is raised that comes after the first record.
 
     Raises:
@@ -105,10 +105,10 @@ def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]
         UserError: the file cannot be read, or is no trace of this format.
     """
     empty = True
-    told: list[str] = []
+    cut_notices: list[str] = []
     running = _Running()
     try:
-        for record in _records(path, told):
+        for record in _records(path, cut_notices):
             empty = False
             if record is not None:
                 running.see(record)
@@ -124,10 +124,14 @@ def read_trace(path: Path, notices: list[str] | None = None) -> Iterator[Record]
         notices.append(f"the trace is damaged: line {error.line} cannot be read ({error})")
         return
     if empty:
-        cut = "was cut off in its first line: nothing of it can be read" if told else "is empty"
+        cut = (
+            "was cut off in its first line: nothing of it can be read"
+            if cut_notices
+            else "is empty"
+        )
         raise UserError(f"{path}: the trace {cut}")
     if notices is not None:
-        notices += told or running.notice()
+        notices += cut_notices or running.notice()
 
 
 def trace_header(path: Path) -> RunHeader:
@@ -193,7 +197,7 @@ class _Peek(msgspec.Struct):
 
 
 def _records(path: Path, notices: list[str]) -> Iterator[Record | None]:
-    """The record of each line; None for a kind that is not known. A cut is told of."""
+    """The record of each line; None for a kind that is not known. A cut is reported."""
     decoder = _Decoder()
     number = 0
     try:

@@ -35,7 +35,7 @@ class Violation(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     | I3 | ghosts | none; `slots` has those whose K/V differ from the row's own (`--audit`) |
     | I4 | mask | query, extra, missing: cells seen and not seen wrongly; window: of the layer |
     | I5 | choice | place (in the block), expected, found: token ids |
-    | I5 | draw | token: judged against its random draw |
+    | I5 | draw | token: verified against its random draw |
     | I5 | rejected | token: rejected and committed all the same |
     | I5 | after_end | token: that ended the row, more: tokens after it |
     | I5 | over_limit | length, limit: committed tokens, and how many there may be |

@@ -16,7 +16,7 @@ from engine.rounds.sequence import Sequence
 
 
 @dataclass(frozen=True)
-class Judged:
+class AcceptStep:
     """A round between the judgement and the commit.
 
     Attributes:
@@ -60,7 +60,7 @@ class Costs:
 class Observer(Protocol):
     """Looks on, and changes nothing. Its time is charged to no phase."""
 
-    def judged(self, judged: Judged) -> list[Verdict]:
+    def accepted(self, step: AcceptStep) -> list[Verdict]:
         """Look at the rows as the target read them, before the commit.
 
         Returns:

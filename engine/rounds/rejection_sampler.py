@@ -24,7 +24,7 @@ from engine.rounds.sequence import Sequence
 
 @dataclass(frozen=True)
 class Outcome:
-    """What became of one row: accepted draft tokens, the token after them, the tests made."""
+    """The outcome of one row: accepted draft tokens, the token after them, the tests made."""
 
     accepted: int
     bonus: int

@@ -15,7 +15,7 @@ from engine.rounds.acceptance import Acceptance, Verdict
 from engine.rounds.draft_model import Drafter, DraftTokens
 from engine.rounds.draft_policy import DraftPolicy
 from engine.rounds.layout import Layout
-from engine.rounds.observer import Costs, Judged, Observer
+from engine.rounds.observer import AcceptStep, Costs, Observer
 from engine.rounds.packed_logits import Logits
 from engine.rounds.phase_timer import Meter
 from engine.rounds.sampling import Sampler
@@ -83,15 +83,15 @@ class Loop:
         with meter.phase("verify"):
             logits = Logits(self._verify(drafted), [count + 1 for count in drafted.counts])
         # accept: a prefix of each row's draft tokens, and the bonus token
-        fed_ids = Stamps(layout.sides)  # they cross to the host while the round is judged
+        fed_ids = Stamps(layout.sides)  # they cross to the host while the round is verified
         with meter.phase("accept"):
             verdicts = self.accept.judge(logits, drafted, rows, self.sampler)
         fed_ids.enter()
         self.round += 1
-        judged = Judged(
+        step = AcceptStep(
             self.round, chosen, choice, rows, layout.length(), drafted, logits, verdicts
         )
-        verdicts = self.observer.judged(judged)
+        verdicts = self.observer.accepted(step)
         with meter.phase("accept"):
             committed = [self._commit(row, v) for row, v in zip(rows, verdicts, strict=True)]
         # synchronise: the rows grew by different amounts

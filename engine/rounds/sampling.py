@@ -77,7 +77,8 @@ def draw(probs: Tensor, u: Tensor) -> Tensor:
 
 
 class Sampler:
-    """Draws draft tokens, and warps what they are judged by (`engine.rounds.rejection_sampler`).
+    """Draws draft tokens, and warps the logits that verify them
+    (`engine.rounds.rejection_sampler`).
 
     Args:
         sampling: temperature, truncation and seed.

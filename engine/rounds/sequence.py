@@ -122,7 +122,7 @@ class Sequence:
         elif self.running and self.remaining <= 0:
             self.finish_reason = self._limit_reason
 
-    def stand(self, output: Seq[int], *, rounds: int, accepted: int, drafted: int) -> None:
+    def restore(self, output: Seq[int], *, rounds: int, accepted: int, drafted: int) -> None:
         """Begin with tokens that were committed elsewhere, as many as the row may have.
 
         Args:

@@ -2,7 +2,7 @@
 
 What raggedness costs depends on how many draft tokens are accepted and how unlike the rows are,
 and not on which tokens they are. Here both are given: row i accepts each draft token with
-probability r_i, up to the first that it does not. Everything else is as ever: what was
+probability r_i, up to the first that it does not. Everything else stays the same: what was
 accepted was fed, so its K/V are valid, and the bonus is the target's own choice after it. The
 texts are not what the target would write.
 """

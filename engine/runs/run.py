@@ -43,7 +43,7 @@ class Run:
         settings: checked settings; `device` and `dtype` are the pair's.
         prompts: in the order in which outputs are wanted.
         lane: number of the run in a comparison.
-        standing: where the rows begin, if not at the ends of their prompts: the run counts
+        start: where the rows begin, if not at the ends of their prompts: the run counts
             its rounds on from there.
     """
 
@@ -53,27 +53,27 @@ class Run:
         settings: Settings,
         prompts: Seq[Prompt],
         lane: int = 0,
-        standing: RunFold | None = None,
+        start: RunFold | None = None,
     ) -> None:
         self.pair = pair
         self.settings = settings.check()
         self.prompts = tuple(prompts)
         self.lane = lane
         self.rows = [new_row(pair, self.settings, prompt) for prompt in self.prompts]
-        self._tally = Tally() if standing is None else standing.tally
+        self._tally = Tally() if start is None else start.tally
         self._back: dict[int, int] = {}
         self._texts = Texts(pair.tokenizer, self.prompts)
-        if standing is not None:
-            self._stand(standing)
+        if start is not None:
+            self._restore(start)
         self.loop = build_loop(pair, self.settings, self.rows, lane)
         """The rounds as they are made now; a restart puts another in its place."""
-        if standing is not None:
-            self.loop.round, self.loop.elapsed = standing.round, standing.elapsed
+        if start is not None:
+            self.loop.round, self.loop.elapsed = start.round, start.elapsed
 
-    def _stand(self, standing: RunFold) -> None:
+    def _restore(self, start: RunFold) -> None:
         for row in self.rows:
-            was = standing.rows[row.index]
-            row.stand(
+            was = start.rows[row.index]
+            row.restore(
                 was.output,
                 rounds=was.round_count,
                 accepted=was.accepted_count,

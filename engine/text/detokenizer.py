@@ -56,6 +56,6 @@ def _named(row: RowRound) -> Iterator[int]:
     """The token ids that a row's record names."""
     yield from row.draft_token_ids
     yield from row.committed
-    for told in (*row.tests, row.choice):
-        if told is not None:
-            yield from (token for token, _ in told.top)
+    for test in (*row.tests, row.choice):
+        if test is not None:
+            yield from (token for token, _ in test.top)

@@ -2,7 +2,7 @@
 
 The tokens' bytes are the ground: `piece` shows one token, `decode` joins the bytes
 of many, and `TextStream` decodes them as they come. Byte-level BPE (GPT-2 kind) and
-SentencePiece vocabularies (`▁` for a space, `<0xF0>` for a byte) are told apart by
+SentencePiece vocabularies (`▁` for a space, `<0xF0>` for a byte) are recognised by
 the tokenizer's own decoder. Text is model output: it may hold control characters or
 markup, and whoever shows it must make it safe.
 """

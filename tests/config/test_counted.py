@@ -42,9 +42,9 @@ def test_a_run_of_one_row_one_round_one_token(
     look = close_up(frame, None)
     assert look is not None
     pages = [*inspect_lines(look, 118), *method_lines(frame, 50, 12)]
-    told = [capsys.readouterr().out, *map(plain, pages)]
-    assert "1 token in 1 round" in told[0]
-    for text in told:
+    texts = [capsys.readouterr().out, *map(plain, pages)]
+    assert "1 token in 1 round" in texts[0]
+    for text in texts:
         assert not MANY.search(text), text
 
 

@@ -45,7 +45,7 @@ def moved(model: LanguageModel) -> LanguageModel:
     return found
 
 
-def told(records: list[Any]) -> list[Any]:
+def facts(records: list[Any]) -> list[Any]:
     """What was drafted, accepted and kept in each round."""
     return [
         [(row.row, row.draft_token_ids, row.accepted, row.committed, row.bonus) for row in r.rows]
@@ -77,7 +77,7 @@ def test_a_draft_elsewhere_says_the_same(method: str, sampling: Sampling, second
     here = replace(PAIR, never=never)
     apart = replace(PAIR, draft=moved(PAIR.draft), never=never.to(ELSEWHERE))
     expected, found = (run(pair, method, sampling) for pair in (here, apart))
-    assert told(found) == told(expected)
+    assert facts(found) == facts(expected)
     assert isinstance(found[-1], Summary)
     assert found[-1].totals.accepted_per_row_round > 0 or method == "rollback"
 
@@ -85,7 +85,7 @@ def test_a_draft_elsewhere_says_the_same(method: str, sampling: Sampling, second
 def test_a_target_elsewhere_says_the_same(second: None) -> None:
     apart = replace(PAIR, target=moved(PAIR.target))
     expected, found = (run(pair, "exspec", WARM) for pair in (PAIR, apart))
-    assert told(found) == told(expected)
+    assert facts(found) == facts(expected)
 
 
 @pytest.mark.parametrize("method", ["eqspec", "slotspec"])
@@ -105,7 +105,7 @@ def test_a_target_on_two_devices_says_the_same(method: str, second: None) -> Non
     last.register_forward_hook(back)
     spread = replace(PAIR, target=LanguageModel(hf, eos_ids=PAIR.target.eos_ids, name="spread"))
     expected, found = (run(pair, method, Sampling()) for pair in (PAIR, spread))
-    assert told(found) == told(expected)
+    assert facts(found) == facts(expected)
 
 
 def carried(value: Any, device: torch.device) -> Any:

@@ -53,7 +53,7 @@ def student_of(target: Any) -> EagleDraft:
 
 @torch.no_grad()
 def test_an_unrolled_step_is_what_the_draft_does_when_it_runs_ahead() -> None:
-    """Of token t the draft in step j was told up to token t − j, and goes on by itself."""
+    """Of token t the draft in step j was given tokens up to t − j, and goes on by itself."""
     target = tiny_target().double()
     student = student_of(target)
     ids = torch.tensor([[5, 9, 3, 22, 40, 7, 7, 13]])
@@ -65,8 +65,8 @@ def test_an_unrolled_step_is_what_the_draft_does_when_it_runs_ahead() -> None:
     student.draft.set_attn_implementation("eager")
     for step in range(1, 5):
         for at in range(step, ids.shape[1]):
-            told = at - step + 1  # tokens before which the target's vector is known
-            before = [torch.zeros(32).double(), *vectors[:told]]
+            known = at - step + 1  # tokens before which the target's vector is known
+            before = [torch.zeros(32).double(), *vectors[:known]]
             for _ in range(step):
                 fed = ids[:, : len(before)]
                 inputs = student.fusion(student.model.embed_tokens(fed), torch.stack(before)[None])

@@ -276,7 +276,7 @@ def test_rows_that_cannot_be_compared_count_in_no_rate(
 
 
 @pytest.mark.parametrize("method", ["eqspec", "bsp"])
-def test_a_trace_that_was_cut_off_is_judged_by_what_it_has(
+def test_a_trace_that_was_cut_off_is_checked_by_what_it_has(
     pair: Pair, prompts: tuple[Prompt, ...], tmp_path: Path, method: str
 ) -> None:
     """Wherever it is cut: no row was stopped, and none that has not begun counts."""

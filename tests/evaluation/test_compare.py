@@ -165,25 +165,25 @@ def test_what_the_oracle_knows_is_not_computed_again() -> None:
 
 
 def test_a_lane_that_cannot_run_does_not_stop_the_others() -> None:
-    told: list[str] = []
+    logged: list[str] = []
     pair = replace(tiny_pair(), draft=None)
-    both = Compare(pair, lanes_of("bsp", "eqspec"), PROMPTS, log=log_to(told))
+    both = Compare(pair, lanes_of("bsp", "eqspec"), PROMPTS, log=log_to(logged))
     records = list(both.records())
     (failure,) = [r for r in records if isinstance(r, Failure)]
     assert failure.lane == 0
     assert "bsp needs a draft model" in failure.message
-    assert not told, "a user's mistake has no traceback"
+    assert not logged, "a user's mistake has no traceback"
     assert [r.lane for r in records if isinstance(r, Summary)] == [1]
     assert not of_lane(records, 0)
 
 
 def test_a_lane_that_breaks_does_not_stop_the_others() -> None:
-    told: list[str] = []
+    logged: list[str] = []
     both = Compare(
         tiny_pair(),
         lanes_of("eqspec", "exspec"),
         PROMPTS,
-        log=lambda t: told.append(t) or "log.txt",
+        log=lambda t: logged.append(t) or "log.txt",
     )
     records: list[Record] = []
     for record in both.records():
@@ -193,7 +193,7 @@ def test_a_lane_that_breaks_does_not_stop_the_others() -> None:
     (failure,) = [r for r in records if isinstance(r, Failure)]
     assert (failure.lane, failure.round, failure.log) == (0, 2, "log.txt")
     assert "ZeroDivisionError" in failure.message
-    assert "Traceback" in told[0]
+    assert "Traceback" in logged[0]
     assert [r.lane for r in records if isinstance(r, Summary)] == [1]
 
 
@@ -201,9 +201,9 @@ def broken() -> Iterator[Record]:
     yield from (1 / 0 for _ in range(1))  # type: ignore[misc]
 
 
-def log_to(told: list[str]) -> Callable[[str], str]:
+def log_to(logged: list[str]) -> Callable[[str], str]:
     def log(text: str) -> str:
-        told.append(text)
+        logged.append(text)
         return "log.txt"
 
     return log

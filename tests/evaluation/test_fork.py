@@ -117,13 +117,13 @@ def test_a_tick_is_a_round_of_each_lane_that_runs() -> None:
 
 def test_the_measure_is_what_the_original_wrote() -> None:
     fork = Forked(2, replace(SETTINGS, fault="rejected-kv-kept"), made=2)
-    told: dict[int, list[int]] = {}
+    texts: dict[int, list[int]] = {}
     for record in fork.records:
         if isinstance(record, OracleRecord):
             assert record.name == ORIGINAL
             for row in record.rows:
-                told.setdefault(row.row, []).extend(row.output_ids)
-    assert [tuple(told[row]) for row in sorted(told)] == fork.outputs(0)
+                texts.setdefault(row.row, []).extend(row.output_ids)
+    assert [tuple(texts[row]) for row in sorted(texts)] == fork.outputs(0)
 
 
 def test_a_fork_before_the_first_round_begins_with_the_prompts() -> None:
@@ -199,7 +199,7 @@ def test_where_the_original_goes_back_in_its_next_round_both_lanes_do(
     comparison = Comparison()
     for record in records:
         comparison.add(record)
-    assert not any(takes[0].match.partings for takes in comparison.lanes.values())
+    assert not any(takes[0].match.divergences for takes in comparison.lanes.values())
 
 
 def test_a_second_lane_that_differs_is_compared_with_what_the_original_wrote_anew() -> None:
@@ -216,14 +216,14 @@ def test_a_second_lane_that_differs_is_compared_with_what_the_original_wrote_ane
     comparison = Comparison()
     for record in Fork(tiny_pair(), Branch(header, past, more, 3, now, now)).records():
         comparison.add(record)
-    # the original goes back in round 6, two rounds after the lanes have parted
+    # the original goes back in round 6, two rounds after the lanes have diverged
     oracle = {row: tuple(track.output) for row, track in comparison.oracle.answers.items()}
     assert [oracle[row] for row in sorted(oracle)] == alone(SETTINGS)
     (take,) = comparison.lanes[1]
     trails = take.match.fold.rows
     differ = {row for row, trail in trails.items() if tuple(trail.output) != oracle[row]}
-    assert set(take.match.partings) == differ
-    assert not comparison.lanes[0][0].match.partings
+    assert set(take.match.divergences) == differ
+    assert not comparison.lanes[0][0].match.divergences
 
 
 def test_a_prompt_that_joins_before_the_next_round_joins_both_lanes() -> None:

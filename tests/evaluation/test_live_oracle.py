@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
-from engine.evaluation.watched_run import judged
+from engine.evaluation.watched_run import with_oracle
 from engine.microscope.breakpoints import parse_breakpoint
 from engine.microscope.watch import Watch
 from engine.pairs.load import Pair, load_pair
@@ -35,7 +35,7 @@ def test_it_holds_where_a_row_leaves_the_oracle_and_nowhere_else(
 ) -> None:
     watch = Watch([parse_breakpoint("diverge")])
     run = run_of(pair, method)
-    stream = list(judged(run, run.records(), lambda: True, lambda: Oracle(pair)))
+    stream = list(with_oracle(run, run.records(), lambda: True, lambda: Oracle(pair)))
     for record in stream:
         watch(record)
     assert (watch.hits == []) is right
@@ -49,7 +49,7 @@ def test_the_oracle_is_not_asked_unless_it_is_wanted(pair: Pair) -> None:
         raise AssertionError("nobody wanted to know")
 
     run = run_of(pair, "eqspec")
-    stream = list(judged(run, run.records(), lambda: False, never))
+    stream = list(with_oracle(run, run.records(), lambda: False, never))
     assert not any(isinstance(one, OracleRecord) for one in stream)
 
 
@@ -63,7 +63,7 @@ def test_an_oracle_that_is_wanted_later_catches_up(pair: Pair) -> None:
 
     watch = Watch([parse_breakpoint("diverge")])
     run = run_of(pair, "dsd")
-    for record in judged(run, run.records(), later, lambda: Oracle(pair)):
+    for record in with_oracle(run, run.records(), later, lambda: Oracle(pair)):
         watch(record)
     assert watch.hits
 
@@ -81,23 +81,23 @@ def test_a_run_that_was_changed_on_the_way_is_watched_on(pair: Pair, method: str
     """A prompt more, another K, a greater budget, and on after the end."""
     watch = Watch([parse_breakpoint("diverge")])
     run = run_of(pair, "eqspec")
-    begun = judged(run, run.records(), lambda: True, lambda: Oracle(pair))
+    begun = with_oracle(run, run.records(), lambda: True, lambda: Oracle(pair))
     for _ in range(4):
         watch(next(begun))
-    for told in (
+    for records in (
         add_prompt(run, "one more", chat=False),
         change(run, replace(run.settings, draft_tokens=2, max_new_tokens=24)),
     ):
-        watch(told)
+        watch(records)
     for record in begun:
         watch(record)
     assert watch.hits == []
     run.restart(replace(run.settings, max_new_tokens=40, method=method), run.lengths())
-    going_on = judged(run, run.remaining(), lambda: True, lambda: Oracle(pair))
+    going_on = with_oracle(run, run.remaining(), lambda: True, lambda: Oracle(pair))
     rows = set()
     for record in going_on:
         watch(record)
         if isinstance(record, OracleRecord):
             rows |= {row.row for row in record.rows}
-    assert 3 in rows, "the prompt that joined is judged as well"
+    assert 3 in rows, "the prompt that joined is compared as well"
     assert bool(watch.hits) is (method == "dsd")

@@ -46,15 +46,15 @@ def test_the_first_trace_is_the_measure_of_the_rows_that_both_have(tmp_path: Pat
     other = (synthetic.PROMPTS[0], "something else", synthetic.PROMPTS[2])
     record(tmp_path / "b.jsonl", prompts=other)
     stream = side_by_side([tmp_path / "a.jsonl", tmp_path / "b.jsonl"], [])
-    told: dict[int, list[int]] = {}
+    outputs: dict[int, list[int]] = {}
     for one in stream:
         if isinstance(one, OracleRecord):
             for row in one.rows:
-                assert row.first == len(told.setdefault(row.row, []))
-                told[row.row] += row.output_ids
+                assert row.first == len(outputs.setdefault(row.row, []))
+                outputs[row.row] += row.output_ids
     summary = made[-1]
     assert isinstance(summary, Summary)
-    assert told == {0: list(summary.rows[0].output_ids)}
+    assert outputs == {0: list(summary.rows[0].output_ids)}
 
 
 def test_a_recorded_comparison_comes_as_it_was(tmp_path: Path) -> None:

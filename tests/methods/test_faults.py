@@ -219,9 +219,9 @@ def test_with_all_faults_off_nothing_fires_in_a_thousand_runs() -> None:
 def test_a_fault_of_the_cache_says_whose_slot_it_is(name: str) -> None:
     pair, prompts, settings = case(2)
     run = finished(pair, prompts, **settings, fault=name)
-    told = [violation_words(found) for _, found in run.violations if found.invariant == "I3"]
-    assert told
-    for message in told:
+    messages = [violation_words(found) for _, found in run.violations if found.invariant == "I3"]
+    assert messages
+    for message in messages:
         assert re.match(r"cache slot \d+ of the (target|draft) ", message)
 
 

@@ -1,4 +1,4 @@
-"""An inspected run tells how each token was judged, and changes nothing by telling it."""
+"""An inspected run tells how each token was verified, and changes nothing by recording it."""
 
 from __future__ import annotations
 
@@ -67,10 +67,10 @@ def test_the_figures_are_the_targets_own() -> None:
     for record in rounds:
         for row in record.rows:
             probs = logits[row.row, row.before].softmax(-1)
-            told = row.tests[0].top if row.tests else row.choice.top  # type: ignore[union-attr]
+            best_tokens = row.tests[0].top if row.tests else row.choice.top  # type: ignore[union-attr]
             best = probs.topk(5)
-            assert [token for token, _ in told] == best.indices.tolist()
-            assert [p for _, p in told] == pytest.approx(best.values.tolist(), abs=1e-5)
+            assert [token for token, _ in best_tokens] == best.indices.tolist()
+            assert [p for _, p in best_tokens] == pytest.approx(best.values.tolist(), abs=1e-5)
 
 
 def test_sampled_draws_are_told_with_what_they_were_drawn_from() -> None:

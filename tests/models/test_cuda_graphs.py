@@ -56,7 +56,7 @@ def recording(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @contextmanager
 def watched() -> Iterator[list[Tensor]]:
-    """The target's logits that were judged, as far as they mean something."""
+    """The target's logits that were verified, as far as they mean something."""
     seen: list[Tensor] = []
     judge = Acceptance.judge
 
@@ -140,10 +140,10 @@ def test_an_inspected_run_tells_the_same(way: str) -> None:
     plain = finished(pair, PROMPTS, **settings)
     fixed = finished(pair, PROMPTS, cuda_graphs=True, **settings)
 
-    def told(run: Any) -> list[Any]:
+    def facts(run: Any) -> list[Any]:
         return [[(row.tests, row.choice) for row in record.rows] for record in run.rounds]
 
-    assert told(fixed) == told(plain)
+    assert facts(fixed) == facts(plain)
 
 
 def test_other_methods_run_as_always(way: str) -> None:

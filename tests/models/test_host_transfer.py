@@ -99,7 +99,7 @@ def copies_a_round(method: str, batch_size: int, draft_tokens: int, temperature:
 @pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec", "rollback"])
 @pytest.mark.parametrize(("batch_size", "draft_tokens"), [(1, 2), (8, 2), (8, 6)])
 def test_two_copies_a_round(method: str, batch_size: int, draft_tokens: int) -> None:
-    """One with what is judged, one with what was fed, for the ledger."""
+    """One with what is verified, one with what was fed, for the ledger."""
     assert copies_a_round(method, batch_size, draft_tokens, 0.0) == {2}
 
 

@@ -95,10 +95,12 @@ def test_what_loading_needs_is_fetched_the_weights_last(made_up: Hub) -> None:
 
 def test_progress_is_by_bytes_and_only_grows(made_up: Hub) -> None:
     made_up.slow = True
-    told: list[tuple[str, float | None]] = []
-    hub.obtain(NAME, progress=lambda stage, fraction: told.append((stage, fraction)))
-    assert told[0] == ("asking the hub for org/model", None)
-    fractions = [fraction for stage, fraction in told if stage.startswith("downloading org/model")]
+    stages: list[tuple[str, float | None]] = []
+    hub.obtain(NAME, progress=lambda stage, fraction: stages.append((stage, fraction)))
+    assert stages[0] == ("asking the hub for org/model", None)
+    fractions = [
+        fraction for stage, fraction in stages if stage.startswith("downloading org/model")
+    ]
     assert fractions == sorted(fractions, key=lambda fraction: fraction or 0.0)
     assert fractions[-1] == 1.0
     # half of a file is seen while it is on its way

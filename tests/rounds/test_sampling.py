@@ -144,8 +144,8 @@ class ShortestOfFour(Shortest):
             four = slice(start, start + 4)
             probs = None if drafted.probs is None else drafted.probs[four]
             part = DraftTokens(drafted.tokens[four], drafted.counts[four], probs)
-            judged = Logits(logits.whole[four], [count + 1 for count in part.counts])
-            verdicts += super().judge(judged, part, rows[four], sampler)
+            logits_of_four = Logits(logits.whole[four], [count + 1 for count in part.counts])
+            verdicts += super().judge(logits_of_four, part, rows[four], sampler)
         return verdicts
 
 

@@ -15,7 +15,7 @@ from engine.config.settings import Sampling, Settings
 from engine.evaluation.bench import bench
 from engine.evaluation.oracle import Oracle
 from engine.evaluation.verify import verify
-from engine.evaluation.watched_run import judged
+from engine.evaluation.watched_run import with_oracle
 from engine.records.schema import OracleRecord, Prompt
 from engine.rounds.synthetic_acceptance import SyntheticAcceptance
 from engine.runs.run import Run
@@ -110,8 +110,8 @@ def test_an_inspected_run_tells_what_the_pattern_did() -> None:
     done = forced("eqspec", 0.5, PROMPTS[:4], inspect=True)
     for record in done.rounds:
         for row in record.rows:
-            told = [test.accepted for test in row.tests]
-            assert told == [at < row.accepted for at in range(len(row.draft_token_ids))]
+            accepted = [test.accepted for test in row.tests]
+            assert accepted == [at < row.accepted for at in range(len(row.draft_token_ids))]
 
 
 # ---- nobody takes it for the target's text ------------------------------------------------
@@ -130,7 +130,7 @@ def test_verify_refuses() -> None:
 def test_the_oracle_is_not_asked() -> None:
     pair = tiny_pair()
     run = Run(pair, FORCED, PROMPTS[:2])
-    stream = list(judged(run, run.records(), lambda: True, lambda: Oracle(pair)))
+    stream = list(with_oracle(run, run.records(), lambda: True, lambda: Oracle(pair)))
     assert not any(isinstance(record, OracleRecord) for record in stream)
 
 

@@ -23,15 +23,15 @@ def go(
     job: Run, at: int, act: Callable[[Run], ChangeRecord]
 ) -> tuple[ChangeRecord, list[RoundRecord]]:
     """Run to the end, with `act` after round `at`. The change, and all rounds."""
-    told: list[ChangeRecord] = []
+    changes: list[ChangeRecord] = []
     rounds: list[RoundRecord] = []
     stream: Iterator[object] = job.records()
     for record in stream:
         if isinstance(record, RoundRecord):
             rounds.append(record)
             if record.round == at:
-                told.append(act(job))
-    return told[0], rounds
+                changes.append(act(job))
+    return changes[0], rounds
 
 
 def outputs(job: Run) -> list[tuple[int, ...]]:
@@ -42,9 +42,9 @@ def outputs(job: Run) -> list[tuple[int, ...]]:
 @pytest.mark.parametrize("before", ["eqspec", "slotspec", "bsp"])
 def test_another_method_from_the_next_round_on(before: str, after: str) -> None:
     job = Run(PAIR, settings_of(before), PROMPTS)
-    told, rounds = go(job, 2, lambda run: change(run, settings_of(after)))
-    assert told.round == 2
-    assert told.method == after
+    changes, rounds = go(job, 2, lambda run: change(run, settings_of(after)))
+    assert changes.round == 2
+    assert changes.method == after
     assert [record.round for record in rounds] == list(range(1, len(rounds) + 1))
     if before in CORRECT_METHODS:
         assert outputs(job) == solo(PAIR)
@@ -58,11 +58,11 @@ def test_another_k_from_the_next_round_on(method: str, draft_tokens: int) -> Non
     loop = job.loop
     if method == "dsd" and draft_tokens == 0:
         pytest.skip("dsd always drafts")
-    told, rounds = go(
+    changes, rounds = go(
         job, 1, lambda run: change(run, settings_of(method, draft_tokens=draft_tokens))
     )
-    assert change_words(told) == f"K = {draft_tokens}"
-    assert told.settings["draft_tokens"] == draft_tokens
+    assert change_words(changes) == f"K = {draft_tokens}"
+    assert changes.settings["draft_tokens"] == draft_tokens
     assert rounds[0].draft_tokens == 3
     assert {record.draft_tokens for record in rounds[1:]} == {draft_tokens}
     assert (job.loop is loop) == (draft_tokens <= 3), "a smaller K costs nothing"
@@ -73,8 +73,8 @@ def test_another_k_from_the_next_round_on(method: str, draft_tokens: int) -> Non
 def test_other_batch_size_and_temperature() -> None:
     job = Run(PAIR, settings_of("exspec"), PROMPTS)
     hot = settings_of("exspec", batch_size=2, sampling=Sampling(temperature=1.5, seed=4))
-    told, rounds = go(job, 1, lambda run: change(run, hot))
-    assert change_words(told) == "B = 2, temperature = 1.5, seed = 4"
+    changes, rounds = go(job, 1, lambda run: change(run, hot))
+    assert change_words(changes) == "B = 2, temperature = 1.5, seed = 4"
     assert max(len(record.rows) for record in rounds[1:]) == 2
     assert not any(record.violations for record in rounds)
 
@@ -113,9 +113,9 @@ def test_rows_go_back_and_come_to_the_same_end(method: str) -> None:
             rounds.append(record)
             noted.append(job.lengths())
             if record.round == 4:
-                told = go_back(job, noted[1] | {0: 10_000}, 2)
+                changes = go_back(job, noted[1] | {0: 10_000}, 2)
                 assert job.lengths() | {0: 0} == noted[1] | {0: 0}
-    assert "as after round 2" in change_words(told)
+    assert "as after round 2" in change_words(changes)
     assert set(rounds[4].back) <= {
         row for row, length in noted[1].items() if length < noted[3][row]
     }
@@ -130,7 +130,7 @@ def test_a_prompt_needs_a_tokenizer_here() -> None:
 
 @pytest.mark.parametrize("sampling", [Sampling(), Sampling(temperature=0.9, seed=2)])
 @pytest.mark.parametrize("method", ["eqspec", "exspec", "slotspec", "rollback"])
-def test_a_forced_draft_token_is_judged_and_does_no_harm(method: str, sampling: Sampling) -> None:
+def test_a_forced_draft_token_is_verified_and_does_no_harm(method: str, sampling: Sampling) -> None:
     def forcing(run: Run) -> ChangeRecord:
         for row in run.rows:
             if row.running:

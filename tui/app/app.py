@@ -157,13 +157,13 @@ class BatchspecApp(App[int]):
             return  # the app is closing
         held = self.breaking.held_by
         note = "" if held is None else showable(held_words(held))
-        note = note or self.standing_note()
+        note = note or self.default_note()
         for bar in self.screen.query("StatusBar, CompareBar"):
             if isinstance(bar, StatusBar | CompareBar) and bar.note != note:
                 bar.note = note
                 bar.repaint()
 
-    def standing_note(self) -> str:
+    def default_note(self) -> str:
         """What the status line says where no breakpoint holds the run."""
         held = self.control.timeline.held
         return "out of memory" if held and not self.control.worker.running else ""
@@ -177,7 +177,7 @@ class BatchspecApp(App[int]):
             self.push_screen(BreakpointsScreen(self.breaking))
 
     def action_help_quit(self) -> None:
-        """ctrl+c copies what is selected; who wants to leave with it is told how."""
+        """ctrl+c copies what is selected; whoever wants to leave with it reads how."""
         self.notify("Press q.", title="Do you want to quit?", timeout=4, markup=False)
 
     async def action_quit(self) -> None:
@@ -239,8 +239,8 @@ def run_app(request: AppRequest) -> int:
         print(f"batchspec-tui: recorded in {names}", file=sys.stderr)
     failure = control.timeline.failure
     if failure is not None:
-        told = f"; the traceback is in {failure.log}" if failure.log else ""
-        print(f"batchspec-tui: {failure.message}{told}", file=sys.stderr)
+        hint = f"; the traceback is in {failure.log}" if failure.log else ""
+        print(f"batchspec-tui: {failure.message}{hint}", file=sys.stderr)
     code = status if status is not None else app.return_code or 0
     result = source.result()
     if request.json is not None and result is not None:

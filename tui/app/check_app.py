@@ -20,7 +20,7 @@ class CheckApp(BatchspecApp):
 
     def __init__(self, control: Control, *, theme: str | None = None) -> None:
         super().__init__(control, theme=theme)
-        self.told = ""
+        self.message = ""
         """Why there is nothing to show."""
 
     def open_first(self) -> None:
@@ -31,8 +31,8 @@ class CheckApp(BatchspecApp):
         self._tell_problems()
         self.set_interval(2.0, self._reload_themes)
 
-    def _left(self, told: str | None) -> None:
-        self.told = told or ""
+    def _left(self, message: str | None) -> None:
+        self.message = message or ""
         self.exit(self.control.worker.exit_code)
 
 
@@ -44,8 +44,8 @@ def show(source: CheckSource, settings: Settings, *, theme: str | None = None) -
         app = CheckApp(control, theme=theme or load_preferences().theme or None)
         status = app.run()
         ended = control.stop(timeout=0.2)
-    if app.told:
-        print(f"batchspec-tui: {app.told}", file=sys.stderr)
+    if app.message:
+        print(f"batchspec-tui: {app.message}", file=sys.stderr)
     code = status if status is not None else app.return_code or 0
     if not ended:
         # The target is still being asked. Native threads must not meet a dying interpreter.

@@ -21,7 +21,7 @@ def picture(
     """SVG of the screen at the end of a round; None: of the last one.
 
     Args:
-        notices: is told what could not be read.
+        notices: what could not be read is added here.
 
     Raises:
         UserError: there is no such round.

@@ -21,7 +21,7 @@ from tui.screens.main import MainScreen
 from tui.screens.recorded import RecordedControl, RecordedScreen
 from tui.screens.run import RunScreen
 from tui.session.control import Control
-from tui.session.recorded_breakpoints import Findings, RecordedPlayhead, told
+from tui.session.recorded_breakpoints import Findings, RecordedPlayhead, hit_lines
 from tui.view.sentences import unlike_words
 
 SPEED = 5.0
@@ -93,7 +93,7 @@ class ReplayApp(BatchspecApp):
             speed=control.speed, animate=self.playhead.animate
         )
         self.findings = Findings(lambda: side_by_side(source.paths, []))
-        self._told = 0
+        self._notices_shown = 0
         self._held_at = 0
 
     def open_first(self) -> None:
@@ -124,11 +124,11 @@ class ReplayApp(BatchspecApp):
     def _tell_notices(self) -> None:
         compared = self.source.compared
         unlike = [] if compared is None else [unlike_words(compared)]
-        for notice in [*unlike, *self.source.notices][self._told :]:
-            self._told += 1
+        for notice in [*unlike, *self.source.notices][self._notices_shown :]:
+            self._notices_shown += 1
             self.notify(notice, severity="warning", timeout=10, markup=False)
 
-    def standing_note(self) -> str:
+    def default_note(self) -> str:
         """That the recording is not whole stays in the status line, after the notice has gone."""
         if self.source.notices:
             return "cut short"
@@ -148,7 +148,7 @@ class ReplayApp(BatchspecApp):
             self._held_at = 0
         elif number != self._held_at:
             self._held_at = number
-            for line in told(hits):
+            for line in hit_lines(hits):
                 self.notify(line, title="breakpoint", timeout=6, markup=False)
 
     def _watch_loading(self) -> None:

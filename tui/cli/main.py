@@ -144,8 +144,8 @@ def _status(arguments: list[str] | None) -> int:
         from tui.app.log import log_exception
 
         where = log_exception(error)
-        told = f"; the traceback is in {where}" if where else ""
-        return _say(f"{type(error).__name__}: {error}{told}", 1)
+        hint = f"; the traceback is in {where}" if where else ""
+        return _say(f"{type(error).__name__}: {error}{hint}", 1)
     return status if isinstance(status, int) else 0
 
 

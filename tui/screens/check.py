@@ -124,8 +124,8 @@ class CheckScreen(Screen[str | None]):
             self._show(found)
             return
         records = worker.history.since(0)
-        told = [record.message for record in records if isinstance(record, Failure)]
-        self.dismiss(told[-1] if told else "the check was stopped")
+        message = [record.message for record in records if isinstance(record, Failure)]
+        self.dismiss(message[-1] if message else "the check was stopped")
 
     def _show(self, found: Checked) -> None:
         self.rows = entries(found)
@@ -277,9 +277,9 @@ def open_check(screen: RunScreen) -> None:
         control = Control(CheckSource(path, check), main.settings, log=main.log)
         control.start()
 
-        def closed(told: str | None) -> None:
-            if told is not None:
-                screen.notify(told, title="check", severity="warning", timeout=8, markup=False)
+        def closed(message: str | None) -> None:
+            if message is not None:
+                screen.notify(message, title="check", severity="warning", timeout=8, markup=False)
             if running:
                 main.worker.run()
 

@@ -235,17 +235,17 @@ class CompareScreen(RunScreen):
 
         self.app.push_screen(MethodScreen(current.method), chosen)
 
-    def action_next_parting(self, step: int) -> None:
+    def action_next_divergence(self, step: int) -> None:
         """To the step in which the lane's next row (or the one before) diverges."""
-        partings = self.comparison.partings(self.focus_lane)
+        divergences = self.comparison.divergences(self.focus_lane)
         here = (self.playhead.cursor.round, -1 if self.selected is None else self.selected)
         if self.playhead.following:
             here = (0, -1) if step > 0 else (self.last + 1, 0)
         count = self.take_count()
         if step > 0:
-            wanted = [one for one in partings if one > here][:count][-1:]
+            wanted = [one for one in divergences if one > here][:count][-1:]
         else:
-            wanted = [one for one in partings if one < here][-count:][:1]
+            wanted = [one for one in divergences if one < here][-count:][:1]
         if not wanted:
             look = self.looks()[self.focus_lane]
             if look.measure:
@@ -254,10 +254,10 @@ class CompareScreen(RunScreen):
             if look.uncompared and not rates(look)[1]:
                 self.notify("Nothing is compared in this lane: its prompts are others.", timeout=4)
                 return
-            some = "No other row" if partings else "No row"
+            some = "No other row" if divergences else "No row"
             so_far = "" if self.comparison.finished(self.focus_lane) else " so far"
             name = look.match.oracle.name if look.fork is None else ""
-            left = f"differs from that of {name}" if name else "has gone astray"
+            left = f"differs from that of {name}" if name else "diverges"
             words = f"{some} of this lane {left}{so_far}."
             self.notify(words, timeout=3, markup=False)
             return

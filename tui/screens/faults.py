@@ -54,12 +54,12 @@ def fault_lines(
         return lines
     lines.append([])
     if on:
-        told = "off: the run goes back to where it was before"
+        switch = "off: the run goes back to where it was before"
     elif live:
-        told = "on from the next round; the rows are prefilled again"
+        switch = "on from the next round; the rows are prefilled again"
     else:
-        told = "on: eqspec begins again from the prompts"
-    lines += wrap([("enter ", "key"), (f"switches it {told}.", "dim")], width)
+        switch = "on: eqspec begins again from the prompts"
+    lines += wrap([("enter ", "key"), (f"switches it {switch}.", "dim")], width)
     return lines
 
 

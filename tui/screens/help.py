@@ -18,7 +18,7 @@ from tui.widgets.section import Heading
 LEGEND = (
     ("prompt", "the", "the prompt"),
     ("committed", "the", "committed in an earlier round"),
-    ("drafted", "?the", "drafted by the draft, not yet judged"),
+    ("drafted", "?the", "drafted by the draft, not yet verified"),
     ("accepted", "✓the", "accepted in this round"),
     ("bonus", "★the", "the bonus: the target's own token"),
     ("rejected", "✗the", "rejected"),

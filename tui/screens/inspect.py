@@ -88,9 +88,9 @@ class InspectScreen(ModalScreen[None]):
             return
         self.pane.look = look
         self.pane.show(frame)
-        told = waiting_title(frame) if look is None else title(look)
+        heading = waiting_title(frame) if look is None else title(look)
         narrow = self.size.width < 100
-        self.heading.set(told, [(" esc closes " if narrow else HINT, "dim")])
+        self.heading.set(heading, [(" esc closes " if narrow else HINT, "dim")])
 
     def action_token(self, step: int) -> None:
         """Look at another token of the row."""

@@ -131,7 +131,7 @@ class MainScreen(RunScreen):
         moved = self.playhead.tick(time.monotonic(), last, running)
         if fresh or moved or self._seen[:1] != (control.state,):
             self.show_frame()
-        self.tell_news()
+        self.show_messages()
         self.tell_hold()
         failure = control.timeline.failure
         if failure is not None and not control.failed:

@@ -54,7 +54,7 @@ class RunScreen(Screen[None]):
         """Digits typed before a key."""
         self.pane = 0
         self._held: ChangeRecord | None = None
-        """Why the run holds by itself, once it is told."""
+        """Why the run holds by itself, once it is known."""
         self.lab: FaultLab | None = None
         self.changes = Changes(control)
         self.hits: Hits | None = None
@@ -300,7 +300,7 @@ class RunScreen(Screen[None]):
             self.notify(str(error), severity="warning", markup=False)
         self.show_frame()
 
-    def tell_news(self) -> None:
+    def show_messages(self) -> None:
         """Say what has come of changes to the run."""
         for news in self.changes.news():
             if news.failed:

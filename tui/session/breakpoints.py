@@ -19,10 +19,10 @@ FILE = "breakpoints.json"
 
 
 @runtime_checkable
-class JudgedSource(Protocol):
+class OracleSource(Protocol):
     """A source that can have the oracle beside a run."""
 
-    judged: bool
+    needs_oracle: bool
 
 
 class Entry(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,8 +85,8 @@ class Breaking:
         for watch in watches(control):
             if watch.points != self.points:
                 watch.points = self.points
-        if isinstance(control.source, JudgedSource):
-            control.source.judged = any(point.kind == "diverge" for point in self.points)
+        if isinstance(control.source, OracleSource):
+            control.source.needs_oracle = any(point.kind == "diverge" for point in self.points)
 
     def news(self, control: Control) -> list[Hit]:
         """What has applied since the last call, the last of it kept in `held_by`."""

@@ -1,7 +1,7 @@
 """Changes to a run as it goes: asked for by the screen, made in the engine's thread.
 
 The run goes on from where it stands. A source that cannot be changed (a recorded run, or
-one whose run is over) is told apart by `can_change`.
+one whose run is over) is recognised by `can_change`.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class Changes:
 
     def __init__(self, control: Control) -> None:
         self.control = control
-        self._news: deque[News] = deque()
+        self._messages: deque[News] = deque()
 
     @property
     def can_change(self) -> bool:
@@ -65,8 +65,8 @@ class Changes:
     def news(self) -> list[News]:
         """What has come of the changes since the last call."""
         found = []
-        while self._news:
-            found.append(self._news.popleft())
+        while self._messages:
+            found.append(self._messages.popleft())
         return found
 
     def settings(self, **changes: object) -> None:
@@ -133,10 +133,10 @@ class Changes:
             try:
                 for record in resume(act):
                     if isinstance(record, ChangeRecord):
-                        self._news.append(News(change_words(record)))
+                        self._messages.append(News(change_words(record)))
                     yield record
             except UserError as error:
-                self._news.append(News(str(error), failed=True))
+                self._messages.append(News(str(error), failed=True))
 
         self.control.go_on(open_records)
 
@@ -161,10 +161,10 @@ class Changes:
             record = source.intervene(act)
         except BatchspecError as error:
             failed()
-            self._news.append(News(str(error), failed=True))
+            self._messages.append(News(str(error), failed=True))
         else:
             worker.add(record)
-            self._news.append(News(change_words(record)))
+            self._messages.append(News(change_words(record)))
 
 
 def replaced(settings: Settings, **changes: object) -> Settings:

@@ -75,9 +75,9 @@ def check_settings(
     ).check()
 
 
-def _first(given: int | str | None, told: object, default: int) -> int:
+def _first(given: int | str | None, recorded: object, default: int) -> int:
     """`auto` is no number."""
-    for value in (given, told):
+    for value in (given, recorded):
         if isinstance(value, int):
             return value
     return default

@@ -31,7 +31,7 @@ class LiveSource:
     """Runs of one request's pair and prompts."""
 
     live = True
-    judged = False
+    needs_oracle = False
     """Whether the oracle is asked beside the single run too: a breakpoint wants to know."""
 
     def __init__(self, request: AppRequest) -> None:
@@ -54,10 +54,10 @@ class LiveSource:
         yield from self.recording.of_run(self._of_run(run, run.records()))
 
     def _of_run(self, run: Run, records: Iterator[Record]) -> Iterator[Record]:
-        from engine.evaluation.watched_run import judged
+        from engine.evaluation.watched_run import with_oracle
         from engine.runs.holding import holding
 
-        return judged(run, holding(run, records), lambda: self.judged, self._the_oracle)
+        return with_oracle(run, holding(run, records), lambda: self.needs_oracle, self._the_oracle)
 
     def _the_oracle(self) -> Oracle:
         """Of this pair; what it knows already is not computed again."""

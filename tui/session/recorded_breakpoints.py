@@ -82,7 +82,7 @@ class Findings:
                 if record.fork is not None:
                     forks[record.lane] = record.fork
             for hit in watch.hits[seen:]:
-                if hit.round > forks.get(hit.lane, -1):  # what is shared is told of once
+                if hit.round > forks.get(hit.lane, -1):  # what is shared is reported once
                     hits.setdefault(tick + 1 if lanes > 1 else hit.round, []).append(hit)
             seen = len(watch.hits)
             if isinstance(record, TickRecord):
@@ -92,7 +92,7 @@ class Findings:
         self.rounds, self._hits = sorted(hits), hits
 
 
-def told(hits: Iterable[Hit], most: int = 3) -> list[str]:
+def hit_lines(hits: Iterable[Hit], most: int = 3) -> list[str]:
     """A line for each, and one for the rest."""
     lines = [hit_words(hit) for hit in hits]
     more = [f"and {len(lines) - most} more"] if len(lines) > most else []

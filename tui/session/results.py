@@ -29,7 +29,7 @@ def run_result(header: RunHeader, summary: Summary) -> dict[str, Any]:
         "interrupted": summary.interrupted,
         "versions": dict(header.versions),
     }
-    # The contract names both models, whatever else is told about the pair.
+    # The contract names both models, whatever else is said about the pair.
     result["pair"] |= {"target": header.pair.target, "draft": header.pair.draft}
     return result
 

@@ -50,7 +50,7 @@ def at_round(number: int) -> Find:
     return find
 
 
-def is_judged(row: RowRound) -> bool:
+def is_verified(row: RowRound) -> bool:
     """Whether some of the row's draft tokens were accepted, some not, and the bonus came on top."""
     return (
         0 < row.accepted < len(row.draft_token_ids)
@@ -59,7 +59,7 @@ def is_judged(row: RowRound) -> bool:
     )
 
 
-def judged(phase: Phase) -> Find:
+def verified(phase: Phase) -> Find:
     """The row with the longest accepted prefix that still has a rejected token."""
 
     def find(timeline: Timeline, answers: Answers) -> Spot | None:
@@ -67,7 +67,7 @@ def judged(phase: Phase) -> Find:
         for number, record in _rounds(timeline, EARLY):
             for row in record.rows:
                 if (
-                    is_judged(row)
+                    is_verified(row)
                     and _going_on(record)
                     and (best is None or row.accepted > best[0])
                 ):
@@ -149,15 +149,15 @@ def first_breach(*invariants: str) -> Find:
 
 def first_rubbish(timeline: Timeline, answers: Answers) -> Spot | None:
     """The first row of those whose text is wrong, when that can be read."""
-    astray = [
+    wrong = [
         found
         for row in timeline.tracks
         if (found := first_difference(timeline, answers, row)) is not None
     ]
-    if not astray:
+    if not wrong:
         return None
-    early = [found for found in astray if found.round < EARLY.stop]
-    first = early[0] if early else min(astray, key=lambda found: (found.round, found.row))
+    early = [found for found in wrong if found.round < EARLY.stop]
+    first = early[0] if early else min(wrong, key=lambda found: (found.round, found.row))
     rounds = timeline.tracks[first.row].rounds
     return spot(max(n for n in rounds if n in EARLY or n == first.round), first.row)
 

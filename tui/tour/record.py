@@ -50,7 +50,7 @@ def needed(source: LiveTour, stops: list[Stop], progress: Progress) -> Iterator[
         yield record
         if not isinstance(record, RoundRecord):
             continue
-        if end == 0 and all(is_told(stop, timeline, source) for stop in stops):
+        if end == 0 and all(has_all(stop, timeline, source) for stop in stops):
             end = timeline.last + MORE
         if timeline.last == end:
             break
@@ -59,7 +59,7 @@ def needed(source: LiveTour, stops: list[Stop], progress: Progress) -> Iterator[
         yield result[1]
 
 
-def is_told(stop: Stop, timeline: Timeline, source: LiveTour) -> bool:
+def has_all(stop: Stop, timeline: Timeline, source: LiveTour) -> bool:
     """Whether all that the stop shows is in the rounds so far."""
     found = (moment.find(timeline, source.answers) for moment in stop.moments)
     return timeline.last >= stop.rounds and all(spot is not None for spot in found)

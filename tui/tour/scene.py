@@ -48,7 +48,7 @@ class Scene(NamedTuple):
         return "“" + "".join(self.timeline.piece(token) for token in tokens).strip() + "”"
 
 
-class Astray(NamedTuple):
+class FirstDifference(NamedTuple):
     """The first token of a row that is not what a correct method says."""
 
     row: int
@@ -59,7 +59,7 @@ class Astray(NamedTuple):
     due: int
 
 
-def first_difference(timeline: Timeline, answers: Answers, row: int) -> Astray | None:
+def first_difference(timeline: Timeline, answers: Answers, row: int) -> FirstDifference | None:
     """Where a row leaves the right answer; None: nowhere yet, or it is not known."""
     track = timeline.tracks.get(row)
     if track is None:
@@ -68,7 +68,7 @@ def first_difference(timeline: Timeline, answers: Answers, row: int) -> Astray |
     for place, (got, due) in enumerate(zip(said, answers.get(row, ()), strict=False)):
         if got != due:
             entry = bisect_right(track.ends, track.prompt_length + place)
-            return Astray(row, track.rounds[entry], place, got, due)
+            return FirstDifference(row, track.rounds[entry], place, got, due)
     return None
 
 

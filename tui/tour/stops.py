@@ -109,21 +109,21 @@ STOPS = (
         (
             Moment(
                 "A small draft model guesses what comes next. It is cheap, and often right.",
-                finds.judged(Phase.DRAFT),
+                finds.verified(Phase.DRAFT),
                 words.drafted,
-                "? at the right edge of each row: guesses that nobody has judged yet.",
+                "? at the right edge of each row: guesses that the target has not verified yet.",
             ),
             Moment(
                 "The target reads all the guesses at once, in a single step, and says at each "
                 "place what it would have said. From the first wrong guess on, none counts.",
-                finds.judged(Phase.VERIFY),
+                finds.verified(Phase.VERIFY),
                 words.verified,
                 "✓ accepted, ✗ rejected.",
             ),
             Moment(
                 "The accepted guesses are kept, and the target's own choice comes on top: the "
                 "bonus. The target alone would have written the same, up to rounding.",
-                finds.judged(Phase.ACCEPT),
+                finds.verified(Phase.ACCEPT),
                 words.landed,
                 "★ the bonus, in the place of the first wrong guess.",
             ),

@@ -18,7 +18,7 @@ LONGEST = 28
 """Characters of a quotation at most."""
 
 
-def told(template: str, **figures: object) -> Line:
+def line(template: str, **figures: object) -> Line:
     """The template as a line; a figure is a value, or a value and its style."""
     line: Line = []
     for text, name, _, _ in Formatter().parse(template):
@@ -59,7 +59,7 @@ def amount(count: float) -> str:
 def one_token(scene: Scene) -> Line:
     record = scene.record
     gained = sum(len(row.committed) for row in record.rows)
-    return told(
+    return line(
         "In step {step} the whole model was read once, and {rows} gained {gained}.",
         step=scene.number,
         rows=counted(len(record.rows), "row"),
@@ -69,7 +69,7 @@ def one_token(scene: Scene) -> Line:
 
 def drafted(scene: Scene) -> Line:
     row = scene.row
-    return told(
+    return line(
         "For row {row} it says {guess}: {count}.",
         row=row.row,
         guess=(quoted(scene, *row.draft_token_ids), "drafted"),
@@ -79,7 +79,7 @@ def drafted(scene: Scene) -> Line:
 
 def verified(scene: Scene) -> Line:
     row = scene.row
-    return told(
+    return line(
         "In row {row} it agrees with {accepted} of {count}, and would not have said {wrong}.",
         row=row.row,
         accepted=(row.accepted, "accepted"),
@@ -91,7 +91,7 @@ def verified(scene: Scene) -> Line:
 def landed(scene: Scene) -> Line:
     row = scene.row
     assert row.bonus is not None
-    return told(
+    return line(
         "Row {row} keeps {accepted} and adds {bonus}: {gained} for one reading of the target.",
         row=row.row,
         accepted=(row.accepted, "accepted"),
@@ -104,7 +104,7 @@ def ragged(scene: Scene) -> Line:
     rows = scene.record.rows
     gains = [len(row.committed) for row in rows]
     most, least = rows[gains.index(max(gains))], rows[gains.index(min(gains))]
-    return told(
+    return line(
         "Row {most} gained {x}, row {least} only {y}.",
         most=most.row,
         x=(counted(max(gains), "token"), "accepted"),
@@ -115,7 +115,7 @@ def ragged(scene: Scene) -> Line:
 
 def hole(scene: Scene) -> Line:
     row = scene.row
-    return told(
+    return line(
         "In row {row} there are now {dead} between its {content} committed tokens.",
         row=row.row,
         dead=(counted(holes(row), "dead cell"), "rejected"),
@@ -132,7 +132,7 @@ def breaches(scene: Scene, invariant: str) -> list[Violation]:
 def positions(scene: Scene) -> Line:
     """What the engine says of the positions, in its own words."""
     first = breaches(scene, "I2")[0]
-    return told(
+    return line(
         "{name} is broken in {who}: {words}.",
         name=(first.invariant, "broken"),
         who="the batch" if first.row is None else f"row {first.row}",
@@ -143,10 +143,10 @@ def positions(scene: Scene) -> Line:
 def rubbish(scene: Scene) -> Line:
     """When the row diverged, and at what speed it goes on."""
     return [
-        *went_astray(scene),
-        *told(
+        *where_it_diverged(scene),
+        *line(
             " {wrong} of {rows} are wrong by now, at {pace} tokens a second.",
-            wrong=(_astray(scene), "diverged"),
+            wrong=(_rows_wrong(scene), "diverged"),
             rows=counted(len(scene.record.rows), "row"),
             pace=f"{scene.timeline.speed_at(scene.number):.0f}",
         ),
@@ -156,38 +156,38 @@ def rubbish(scene: Scene) -> Line:
 def easy_rubbish(scene: Scene) -> Line:
     """When the row diverged, and how many of the guesses are accepted."""
     return [
-        *told(
+        *line(
             "{accepted} of {count} are accepted on average. ",
             accepted=(f"{scene.timeline.accepted_at(scene.number):.1f}", "accepted"),
             count=counted(scene.record.draft_tokens, "guess", "guesses"),
         ),
-        *went_astray(scene),
+        *where_it_diverged(scene),
     ]
 
 
-def went_astray(scene: Scene) -> Line:
-    astray = first_difference(scene.timeline, scene.answers, scene.spot.row)
-    if astray is None:
+def where_it_diverged(scene: Scene) -> Line:
+    found = first_difference(scene.timeline, scene.answers, scene.spot.row)
+    if found is None:
         return []
-    return told(
+    return line(
         "Row {row} diverged in round {round}: it says {got}, {due} was right.",
-        row=astray.row,
-        round=astray.round,
-        got=(quoted(scene, astray.got), "diverged"),
-        due=(quoted(scene, astray.due), "accepted"),
+        row=found.row,
+        round=found.round,
+        got=(quoted(scene, found.got), "diverged"),
+        due=(quoted(scene, found.due), "accepted"),
     )
 
 
-def _astray(scene: Scene) -> int:
-    found = [first_difference(scene.timeline, scene.answers, row.row) for row in scene.record.rows]
-    return sum(astray is not None and astray.round <= scene.number for astray in found)
+def _rows_wrong(scene: Scene) -> int:
+    each = [first_difference(scene.timeline, scene.answers, row.row) for row in scene.record.rows]
+    return sum(found is not None and found.round <= scene.number for found in each)
 
 
 def piling(scene: Scene) -> Line:
     rows = scene.record.rows
     pads = sum(row.padding for row in rows)
     cells = pads + sum(row.content for row in rows)
-    return told(
+    return line(
         "After round {round} every row has at least {least}; {share} % of the tensor is padding.",
         round=scene.number,
         least=(counted(wasted(scene.record), "cell") + " of it", "rejected"),
@@ -198,7 +198,7 @@ def piling(scene: Scene) -> Line:
 def false_bonus(scene: Scene) -> Line:
     row = scene.row
     assert row.bonus is not None
-    return told(
+    return line(
         "Row {row} commits {bonus}, the very guess that was rejected: {name} is broken.",
         row=row.row,
         bonus=(quoted(scene, row.bonus), "diverged"),
@@ -209,7 +209,7 @@ def false_bonus(scene: Scene) -> Line:
 def shifts(scene: Scene) -> Line:
     record, row = scene.record, scene.row
     before, gained = record.length_before, len(row.committed)
-    return told(
+    return line(
         "L goes from {before} to {after}. Row {row} gained {gained}, so "
         "δ = {after} − {before} − {gained} = {delta}: it moves {columns} to the {side}.",
         before=before,
@@ -224,7 +224,7 @@ def shifts(scene: Scene) -> Line:
 
 def price(scene: Scene) -> Line:
     timeline, number = scene.timeline, scene.number
-    return told(
+    return line(
         "In {rounds} {bytes} of K/V were moved, and realignment took {share} % of the time.",
         rounds=counted(number, "round"),
         bytes=(amount(timeline.bytes_at(number)), "realign"),
@@ -234,7 +234,7 @@ def price(scene: Scene) -> Line:
 
 def group(scene: Scene) -> Line:
     rows = scene.record.rows
-    return told(
+    return line(
         "Rows {rows} all had {length}: no padding, and {bytes} moved by δ.",
         rows=(rows_named([row.row for row in rows]), "accepted"),
         length=(counted(rows[0].before, "token"), "accepted"),
@@ -245,7 +245,7 @@ def group(scene: Scene) -> Line:
 def fell_back(scene: Scene) -> Line:
     rows = scene.record.rows
     lengths = [row.before for row in rows]
-    return told(
+    return line(
         "In round {round} the rows had {low} to {high} tokens: {bytes} were moved to pad them. "
         "Of {count} so far, {grouped} had a group.",
         round=scene.number,
@@ -263,7 +263,7 @@ def _grouped(scene: Scene) -> int:
 
 def slots(scene: Scene) -> Line:
     row = scene.row
-    return told(
+    return line(
         "Row {row} has {stale} behind its end. In {rounds}, {bytes} were moved by δ.",
         row=row.row,
         stale=(counted(stale(row), "stale cell"), "stale"),
@@ -276,8 +276,8 @@ def joins(scene: Scene) -> Line:
     record, row = scene.record, scene.row
     others = [entry.row for entry in record.rows if entry.row not in record.admitted]
     if not others:
-        return told("Row {row} has just joined.", row=(row.row, "accepted"))
-    return told(
+        return line("Row {row} has just joined.", row=(row.row, "accepted"))
+    return line(
         "Row {row} has just joined in slot {place}; {others} did not notice.",
         row=(row.row, "accepted"),
         place=row.place,

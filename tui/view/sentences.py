@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from engine.config.counted import counted
 from engine.microscope.breakpoints import Hit
 from engine.records.divergence import Divergence
-from engine.records.match import Parting
+from engine.records.match import RowDivergence
 from engine.records.row import RowRound
 from engine.records.schema import ChangeRecord, DraftChoice, RoundRecord
 from engine.records.violation import Violation
@@ -42,7 +42,7 @@ _VIOLATIONS = {
     "cache_position": "cache slot {slot} of the {model} was computed at position {found}, "
     "not {slot}",
     "choice": "token {place} of the block is {found}, the target chose {expected}",
-    "draw": "token {token} was judged against its draw",
+    "draw": "token {token} was verified against its draw",
     "rejected": "token {token} was rejected, and committed in place of the target's own",
     "over_limit": "{length} tokens are committed, the row's limit is {limit}",
 }
@@ -193,21 +193,21 @@ def divergence_words(found: Divergence) -> str:
     )
 
 
-def parting_words(parting: Parting, tolerance: float | None, name: str = "") -> str:
+def row_divergence_words(entry: RowDivergence, tolerance: float | None, name: str = "") -> str:
     """Why and when the row left the oracle, or the recording of this name."""
-    found = parting.divergence
+    found = entry.divergence
     if name and found.invariant in (None, "I5") and None in (found.got, found.expected):
         went = "ended before" if found.got is None else "goes on after"
-        return f"it {went} the row of {name}, in round {parting.round}"
+        return f"it {went} the row of {name}, in round {entry.round}"
     if name and found.invariant is None:
-        return f"it differs from the row of {name}, from round {parting.round} on"
+        return f"it differs from the row of {name}, from round {entry.round} on"
     if found.cause == "numeric":
         if tolerance is None:
             return f"no invariant broke; the two best tokens are {found.oracle_gap:.2g} apart"
         return f"rounding: the two best tokens are only {found.oracle_gap:.2g} apart"
     words = divergence_words(found)
     if found.cause == "stopped" or found.expected is None:
-        return f"{words}, in round {parting.round}"
+        return f"{words}, in round {entry.round}"
     if found.violation is None:
         return words
     if found.violation.kind in NOT_CHOSEN:

@@ -88,7 +88,7 @@ KEYS: tuple[Key, ...] = (
         counted=True),
     Key("down,j", "select(1)", "row down", "Select the row below", "View", display="↓ j",
         counted=True),
-    Key("enter", "inspect", "inspect", "Inspect the row: how its tokens were judged, how it lies",
+    Key("enter", "inspect", "inspect", "Inspect the row: how its tokens were verified, how it lies",
         "View", display="⏎"),
     Key("slash", "search", "search", "Search the rows for a text, or for token ids: #12 #7", "View",
         display="/"),
@@ -107,9 +107,9 @@ KEYS: tuple[Key, ...] = (
     Key("f", "faults", "faults", "The fault lab: eqspec with one thing done wrong", "Run"),
     Key("s", "next_pace", "in step", "In a comparison: lanes in step by rounds, tokens or time",
         "Run", where="compare"),
-    Key("d", "next_parting(1)", "parting", "In a comparison: where the lane's next row diverges",
+    Key("d", "next_divergence(1)", "diverge", "In a comparison: where the lane's next row diverges",
         "Time", where="compare", counted=True),
-    Key("D", "next_parting(-1)", "parting back", "Where the row before diverged", "Time",
+    Key("D", "next_divergence(-1)", "diverge back", "Where the row before diverged", "Time",
         where="compare", counted=True),
     Key("m", "choose_method", "method", "Choose the method that goes on with these rows", "Run"),
     Key("left_square_bracket", "draft_tokens(-1)", "K", "One draft token fewer (K) from now on",
@@ -179,19 +179,19 @@ REPLAY = (
 
 COMPARE = (
     "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "choose_method", "next_pace",
-    "compare", "next_parting(1)", "cell_mode", "next_phase", "slower", "faster", "restart",
+    "compare", "next_divergence(1)", "cell_mode", "next_phase", "slower", "faster", "restart",
     "next_theme", "help", "quit",
 )  # fmt: skip
 """The keys at the foot of a comparison."""
 
 FORK = (
-    "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "next_parting(1)", "fork",
+    "toggle_run", "next_round", "previous_round", "cycle_pane(1)", "next_divergence(1)", "fork",
     "cell_mode", "next_phase", "slower", "faster", "next_theme", "help", "quit",
 )  # fmt: skip
 """The keys at the foot of a fork."""
 
 LABELS = {
-    "compare": "back", "next_round": "step", "cycle_pane(1)": "lane", "next_parting(1)": "astray",
+    "compare": "back", "next_round": "step", "cycle_pane(1)": "lane", "next_divergence(1)": "diverge",
 }  # fmt: skip
 """Their labels, where they differ."""
 

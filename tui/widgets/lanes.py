@@ -159,7 +159,7 @@ class LaneView(Vertical):
         seen = (
             look._replace(moved=True),
             timeline.last if look.frame.cursor.round < timeline.last else timeline.revision,
-            len(match.partings),
+            len(match.divergences),
             match.oracle.tolerance,
             self.size,
         )

@@ -58,7 +58,7 @@ def _inks() -> dict[str, Ink]:
         "ghost": Ink("meaning-ghost", attributes="underline"),
         "diverged": Ink("meaning-diverged", attributes="bold"),
         "alarm": Ink("background", "meaning-diverged", "bold"),
-        "astray": Ink("meaning-diverged", share=0.75),
+        "wrong": Ink("meaning-diverged", share=0.75),
         "due": Ink("meaning-accepted", attributes="underline"),
         "realign": Ink("phase-realign"),
         "key": Ink("line-strong", attributes="bold"),

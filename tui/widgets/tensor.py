@@ -161,7 +161,7 @@ class TensorSection(Section):
         if record is not None and record.kind in ("grouped", "fallback"):
             title.append((f" · {record.kind}", "good" if record.kind == "grouped" else "realign"))
         if view.rows:
-            title.append((f"  L = {view.edge if view.edge_told else UNKNOWN}", "dim"))
+            title.append((f"  L = {view.edge if view.edge_known else UNKNOWN}", "dim"))
         title.append((f"  {frame.mode.title}", "text"))
         if self.size.width >= 110:
             title += paint_legend(frame)

@@ -95,14 +95,14 @@ def check(
         answer = next(one for one in answers if one.index == divergence.index)
         causes.append(explainer.cause(divergence, answer, trails[divergence.index]))
     raw, cut = rates(trails, answers, None), rates(trails, answers, pair.tokenizer.eos_ids)
-    told = msgspec.to_builtins(settings)
+    given = msgspec.to_builtins(settings)
     return CheckResult(
         exact=raw.exact,
         total=raw.total,
         exact_rate=raw.exact_rate,
         partial_rate=raw.partial_rate,
         pair=pair.info,
-        settings={name: told[name] for name in ("max_new_tokens", "draft_tokens", "batch_size")}
+        settings={name: given[name] for name in ("max_new_tokens", "draft_tokens", "batch_size")}
         | {
             "device": str(pair.target.device),
             "dtype": str(pair.target.dtype).removeprefix("torch."),
@@ -118,7 +118,7 @@ def check(
 
 
 def _without_padding(foreign: Foreign, tokenizer: Tokenizer) -> Foreign:
-    """Rows that were filled up to one length after their end, cut there; it is told."""
+    """Rows that were filled up to one length after their end, cut there; that is reported."""
     rows, cut = [], 0
     for row in foreign.rows:
         output = tuple(cut_at_eos(row.output_ids, tokenizer.eos_ids))
@@ -131,8 +131,8 @@ def _without_padding(foreign: Foreign, tokenizer: Tokenizer) -> Foreign:
         rows.append(row)
     if not cut:
         return foreign
-    told = f"rows that hold nothing but padding after their end, which is left out: {cut}"
-    return msgspec.structs.replace(foreign, rows=tuple(rows), notices=(*foreign.notices, told))
+    notice = f"rows that hold nothing but padding after their end, which is left out: {cut}"
+    return msgspec.structs.replace(foreign, rows=tuple(rows), notices=(*foreign.notices, notice))
 
 
 def _errors(
@@ -161,17 +161,17 @@ def _as_far(answer: Answer, row: ForeignRow) -> Answer:
 
 
 def _unfinished(rows: Sequence[ForeignRow]) -> list[str]:
-    """What is told of rows that the file leaves before their end."""
+    """What is reported of rows that the file leaves before their end."""
     going = [index for index, row in enumerate(rows) if row.running and row.begun]
     waiting = [index for index, row in enumerate(rows) if not row.begun]
-    told = []
+    notices = []
     if going:
-        told.append(
+        notices.append(
             f"{_rows(going)} had not ended where the trace does: compared as far as it goes"
         )
     if waiting:
-        told.append(f"{_rows(waiting)} had not begun where the trace ends: left out")
-    return told
+        notices.append(f"{_rows(waiting)} had not begun where the trace ends: left out")
+    return notices
 
 
 def _rows(rows: Sequence[int]) -> str:

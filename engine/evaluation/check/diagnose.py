@@ -116,9 +116,9 @@ class Explainer:
 
     def cause(self, found: Divergence, answer: Answer, trail: RowFold) -> Cause:
         """The cause of one row's first difference."""
-        told = as_cause(found)
+        cause = as_cause(found)
         if found.got is None or found.expected is None:
-            return told
+            return cause
         prompt, place = self._prompts[found.index], found.position
         output = list(cut_at_eos(trail.output, self._tokenizer.eos_ids))  # beyond it is padding
         if place >= len(output):
@@ -127,17 +127,17 @@ class Explainer:
         logits = self._probe.logits([right])[0]
         best, own = float(logits[0].max()), float(logits[0, found.got])
         rank = 1 + int((logits[0] > own).sum())
-        told = msgspec.structs.replace(told, rank=rank, distance=best - own)
-        if told.cause == "invariant":
-            return told
+        cause = msgspec.structs.replace(cause, rank=rank, distance=best - own)
+        if cause.cause == "invariant":
+            return cause
         if best - own <= self._tolerance:
-            return msgspec.structs.replace(told, cause="numeric", tolerance=self._tolerance)
+            return msgspec.structs.replace(cause, cause="numeric", tolerance=self._tolerance)
         moved = self._moved(output, answer.output_ids, place)
         if moved is not None:
-            return msgspec.structs.replace(told, cause=moved[0], numbers=moved[1])
+            return msgspec.structs.replace(cause, cause=moved[0], numbers=moved[1])
         if self._is_rejected_draft_token(found):
-            return msgspec.structs.replace(told, cause="draft_token")
-        return self._read(told, right, logits.argmax(-1).tolist(), output)
+            return msgspec.structs.replace(cause, cause="draft_token")
+        return self._read(cause, right, logits.argmax(-1).tolist(), output)
 
     def _moved(
         self, output: Sequence[int], expected: Sequence[int], place: int
@@ -165,20 +165,20 @@ class Explainer:
             done += len(row.committed)
         return False
 
-    def _read(self, told: Cause, right: Reading, picks: list[int], output: list[int]) -> Cause:
+    def _read(self, cause: Cause, right: Reading, picks: list[int], output: list[int]) -> Cause:
         """The wrong reading that explains most."""
-        wanted = output[told.position : told.position + right.places]
+        wanted = output[cause.position : cause.position + right.places]
         tried = [
             reading
             for reading in readings(
-                self._prompts[told.index],
+                self._prompts[cause.index],
                 output,
-                told.position,
+                cause.position,
                 draft_tokens=self._draft_tokens,
                 longest=self._longest,
                 bos=self._tokenizer.bos_id,
                 pad=self._tokenizer.pad_id,
-                rounds=self._rounds.get(told.index, ()),
+                rounds=self._rounds.get(cause.index, ()),
             )
             if self._probe.fits(reading)
         ]
@@ -189,13 +189,13 @@ class Explainer:
                 best = reading, score
         if best is None:
             return msgspec.structs.replace(
-                told,
+                cause,
                 cause="unexplained",
                 numbers={"tried": len(tried)},
             )
         reading, score = best
         return msgspec.structs.replace(
-            told,
+            cause,
             cause=reading.kind,
             mistake=reading.mistake,
             numbers=reading.numbers,

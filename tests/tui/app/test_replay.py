@@ -49,7 +49,7 @@ def app_of(*paths: Path) -> ReplayApp:
 
 
 def said(app: BatchspecApp) -> str:
-    """What the app has told the user."""
+    """What the app has shown the user."""
     return "\n".join(notice.message for notice in app._notifications)
 
 
@@ -269,7 +269,7 @@ def test_it_needs_no_torch(tmp_path: Path, home: Path, count: int) -> None:
 def test_a_killed_run_leaves_all_rounds_but_at_most_the_last(
     tmp_path: Path, home: Path, name: str
 ) -> None:
-    path, told = tmp_path / name, tmp_path / "told"
+    path, shown = tmp_path / name, tmp_path / "shown"
     code = (
         "import sys; from engine.records.trace import TraceWriter; from tui.cli.main import main\n"
         "write = TraceWriter.write\n"
@@ -280,17 +280,17 @@ def test_a_killed_run_leaves_all_rounds_but_at_most_the_last(
         "main(sys.argv[2:])"
     )
     options = "run --model-pair toy --quiet --max-new-tokens 400 --prompt a --prompt b --trace"
-    child = subprocess.Popen([sys.executable, "-c", code, str(told), *options.split(), str(path)])
+    child = subprocess.Popen([sys.executable, "-c", code, str(shown), *options.split(), str(path)])
     try:
         end = time.monotonic() + 90
-        while not told.exists() or told.read_text().count("\n") < 12:
+        while not shown.exists() or shown.read_text().count("\n") < 12:
             assert time.monotonic() < end, "no rounds"
             assert child.poll() is None, "ended before it was killed"
             time.sleep(0.01)
     finally:
         os.kill(child.pid, signal.SIGKILL)
         child.wait()
-    last = int(told.read_text().split()[-1])
+    last = int(shown.read_text().split()[-1])
     found = list(read_trace(path))
     assert isinstance(found[0], RunHeader)
     assert [one.round for one in found[1:] if isinstance(one, RoundRecord)][:last] == list(

@@ -127,8 +127,8 @@ def test_the_first_frame_needs_no_torch() -> None:
         "import sys, time; begin = time.perf_counter(); import tui.app.app; "
         "print(time.perf_counter() - begin, sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    seconds, modules = told.stdout.split(" ", 1)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    seconds, modules = done.stdout.split(" ", 1)
     assert modules.strip() == "[]"
     assert float(seconds) < 5.0
 

@@ -103,7 +103,7 @@ class TestStartingUp:
 
 class TestWrongUsage:
     @pytest.mark.parametrize(
-        ("arguments", "told"),
+        ("arguments", "message"),
         [
             (["--model-pair", "nope"], "unknown --model-pair 'nope'; choose one of smollm2, toy"),
             (["--method", "magic"], "unknown method 'magic'; choose one of autoregressive, eqspec"),
@@ -130,14 +130,14 @@ class TestWrongUsage:
         ],
     )
     def test_it_is_one_line_for_the_app_and_for_run(
-        self, cli: Cli, arguments: list[str], told: str
+        self, cli: Cli, arguments: list[str], message: str
     ) -> None:
-        assert told in cli.refused(*arguments)
-        assert told in cli.refused("run", *arguments)
+        assert message in cli.refused(*arguments)
+        assert message in cli.refused("run", *arguments)
 
     def test_an_option_of_another_command_is_told_as_such(self, cli: Cli) -> None:
-        told = cli.refused("run", "--break", "diverge")
-        assert told.endswith("run has no option --break; it is one of: the app, replay\n")
+        message = cli.refused("run", "--break", "diverge")
+        assert message.endswith("run has no option --break; it is one of: the app, replay\n")
         assert "the app, run, verify, bench" in cli.refused("doctor", "--seed", "1")
         assert "it is one of" not in cli.refused("run", "--nonsense")
 
@@ -146,8 +146,8 @@ class TestWrongUsage:
         self, cli: Cli, command: tuple[str, ...], monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr("tui.cli.loading.load", None)
-        told = cli.refused(*command, "--fault", "gremlins", "--model-pair", "toy")
-        assert all(name in told for name in FAULTS)
+        message = cli.refused(*command, "--fault", "gremlins", "--model-pair", "toy")
+        assert all(name in message for name in FAULTS)
         help_text = cli(*command, "--help").out.replace("\n", " ")
         joined = "".join(help_text.split())
         assert all(name in joined for name in FAULTS)
@@ -155,8 +155,8 @@ class TestWrongUsage:
     def test_a_bad_prompt_line_is_named_and_nothing_is_run(self, cli: Cli, tmp_path: Path) -> None:
         file, result = tmp_path / "p.jsonl", tmp_path / "r.json"
         file.write_text('{"prompt": "good"}\n{"prompt": }\n')
-        told = cli.refused("run", "--model-pair", "toy", "--prompts", file, "--json", result)
-        assert "p.jsonl, line 2: not JSON" in told
+        message = cli.refused("run", "--model-pair", "toy", "--prompts", file, "--json", result)
+        assert "p.jsonl, line 2: not JSON" in message
         assert not result.exists()
 
     def test_options_before_the_command_are_not_lost_silently(self, cli: Cli) -> None:
@@ -185,8 +185,8 @@ class TestWrongUsage:
         monkeypatch.setenv("PIP_NO_INDEX", "1")
         monkeypatch.setenv("PIP_FIND_LINKS", "")
         monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
-        told = cli.refused("run", "--prompt", "x", "--quiet")
-        assert "--model-pair toy" in told
+        message = cli.refused("run", "--prompt", "x", "--quiet")
+        assert "--model-pair toy" in message
 
 
 class TestRun:

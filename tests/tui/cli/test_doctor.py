@@ -103,18 +103,18 @@ def test_a_list_of_pairs_that_cannot_be_read_is_said_too(
 
 
 @pytest.mark.parametrize(
-    ("variable", "told"), [("", "2 threads,"), ("1", "(OMP_NUM_THREADS is 1)")]
+    ("variable", "words"), [("", "2 threads,"), ("1", "(OMP_NUM_THREADS is 1)")]
 )
 def test_who_chose_the_threads(
     home: Path,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
     variable: str,
-    told: str,
+    words: str,
 ) -> None:
     monkeypatch.setattr(torch, "get_num_threads", lambda: 1 if variable else 2)
     monkeypatch.setenv("OMP_NUM_THREADS", variable)
     text = line(said(capsys), "cpu")
-    assert told in text
+    assert words in text
     assert "1 threads" not in text
     assert ("OMP_NUM_THREADS" in text) == bool(variable)

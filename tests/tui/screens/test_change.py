@@ -67,10 +67,10 @@ async def test_k_and_method_change_from_the_next_round_on(tmp_path: Path) -> Non
         assert "K 5" in shown
         await pilot.press("end", "space")
         await until(pilot, lambda: app.control.state is State.FINISHED, 30.0)
-    told = [
+    words = [
         change_words(record) for record in read_trace(trace) if isinstance(record, ChangeRecord)
     ]
-    assert told == ["K = 4", "method = slotspec"]
+    assert words == ["K = 4", "method = slotspec"]
 
 
 async def test_a_change_that_cannot_be_made_is_told_and_the_run_goes_on() -> None:

@@ -29,7 +29,7 @@ from tui.view.batch.cells import Kind, Segment
 from tui.view.batch.lane import lane_rows, lane_shape, mark, row_lines
 from tui.view.lines import plain, width_of
 from tui.view.panes.verdict import rates, verdict_lines
-from tui.view.sentences import parting_words
+from tui.view.sentences import row_divergence_words
 from tui.view.state.compare import Comparison, lane_frame
 from tui.view.state.cursor import LAST, Cursor, Phase
 
@@ -67,9 +67,9 @@ class TestMatch:
     def test_the_first_wrong_token_is_the_first(self, four: Comparison) -> None:
         for lane in (2, 3):
             timeline, match = four.take(lane)
-            assert match.partings, "the baselines diverge"
-            for row, parting in match.partings.items():
-                found = parting.divergence
+            assert match.divergences, "the baselines diverge"
+            for row, entry in match.divergences.items():
+                found = entry.divergence
                 output = timeline.tracks[row].tokens[timeline.tracks[row].prompt_length :]
                 answer = four.oracle.answers[row].output
                 assert output[: found.position] == answer[: found.position]
@@ -79,25 +79,25 @@ class TestMatch:
 
     def test_a_row_is_right_until_the_tick_in_which_it_errs(self, four: Comparison) -> None:
         match = four.take(2).match
-        row, parting = min(match.partings.items(), key=lambda entry: entry[1].round)
-        assert match.parted_at(row, parting.round - 1) is None
-        assert match.parted_at(row, parting.round) == parting
-        before = rates(lane_frame(four, 2, Cursor(parting.round - 1)))
-        after = rates(lane_frame(four, 2, Cursor(parting.round)))
+        row, entry = min(match.divergences.items(), key=lambda entry: entry[1].round)
+        assert match.divergence_at(row, entry.round - 1) is None
+        assert match.divergence_at(row, entry.round) == entry
+        before = rates(lane_frame(four, 2, Cursor(entry.round - 1)))
+        after = rates(lane_frame(four, 2, Cursor(entry.round)))
         assert before[0] == before[1]
         assert after[0] < after[1]
         assert after[2] < 1.0
 
     def test_tokens_of_a_round_count_when_they_are_committed(self, four: Comparison) -> None:
         match = four.take(2).match
-        first = min(parting.round for parting in match.partings.values())
+        first = min(entry.round for entry in match.divergences.values())
         drafted = lane_frame(four, 2, Cursor(first, Phase.DRAFT))
         assert rates(drafted)[0] == rates(drafted)[1]
 
     def test_the_cause_is_a_plain_sentence(self, four: Comparison) -> None:
         words = [
-            parting_words(parting, four.oracle.tolerance)
-            for parting in four.take(2).match.partings.values()
+            row_divergence_words(entry, four.oracle.tolerance)
+            for entry in four.take(2).match.divergences.values()
         ]
         assert any("skipped, since round" in one for one in words), words
         look = lane_frame(four, 2, Cursor(four.last))
@@ -111,15 +111,15 @@ class TestMatch:
         late, early = Comparison(), Comparison()
         from engine.records.schema import OracleRecord, RunHeader
 
-        told = [r for r in records if isinstance(r, OracleRecord)]
+        of_oracle = [r for r in records if isinstance(r, OracleRecord)]
         others = [r for r in records if not isinstance(r, OracleRecord)]
         heads = [r for r in others if isinstance(r, RunHeader)]
-        for record in (*others, *told):
+        for record in (*others, *of_oracle):
             late.add(record)
-        for record in (*heads, *told, *[r for r in others if r not in heads]):
+        for record in (*heads, *of_oracle, *[r for r in others if r not in heads]):
             early.add(record)
         for lane in (0, 1):
-            assert late.take(lane).match.partings == early.take(lane).match.partings
+            assert late.take(lane).match.divergences == early.take(lane).match.divergences
 
 
 class TestView:
@@ -294,7 +294,7 @@ async def test_lanes_methods_and_pace() -> None:
             assert words in screen_text(app)
 
 
-async def test_to_where_a_row_goes_astray() -> None:
+async def test_to_where_a_row_diverges() -> None:
     app = toy_app()
     async with app.run_test(size=(120, 35)) as pilot:
         await until(pilot, lambda: app.control.timeline.last >= 1, 60.0)
@@ -304,16 +304,16 @@ async def test_to_where_a_row_goes_astray() -> None:
         screen = app.screen
         assert isinstance(screen, CompareScreen)
         await pilot.press("tab", "tab", "d")  # the third lane is bsp
-        partings = control.comparison.partings(2)
-        assert len(partings) > 1
-        assert (control.playhead.cursor.round, screen.selected) == partings[0]
+        divergences = control.comparison.divergences(2)
+        assert len(divergences) > 1
+        assert (control.playhead.cursor.round, screen.selected) == divergences[0]
         await pilot.pause(0.1)
         assert "≠" in screen_text(app)
         await pilot.press("p")
         await pilot.press("d", "d")
-        assert (control.playhead.cursor.round, screen.selected) == partings[1]
+        assert (control.playhead.cursor.round, screen.selected) == divergences[1]
         await pilot.press("D")
-        assert (control.playhead.cursor.round, screen.selected) == partings[0]
+        assert (control.playhead.cursor.round, screen.selected) == divergences[0]
         held = control.playhead.cursor
         await pilot.press("tab", "tab", "d")  # eqspec: no row does
         assert control.playhead.cursor == held

@@ -82,8 +82,8 @@ async def test_both_lanes_go_on_from_one_past_and_the_first_difference_is_marked
         await pilot.press("space")
         await until(pilot, lambda: fork.state.ended, 30)
         assert [r.fault for r in second.timeline.rounds[3:5]] == ["", "rejected-kv-kept"]
-        assert second.match.partings
-        assert not first.match.partings
+        assert second.match.divergences
+        assert not first.match.divergences
         await pilot.press("d")
         await until(pilot, lambda: "≠" in screen_text(app))
         await pilot.press("r", "m", "s")
@@ -237,7 +237,7 @@ async def fault_off_and_on_for_a_round(app: BatchspecApp, pilot: Pilot[Any]) -> 
     await rounds(app, pilot, 1)
 
 
-def told(record: RoundRecord) -> list[tuple[object, ...]]:
+def facts(record: RoundRecord) -> list[tuple[object, ...]]:
     """What a round did. A fault's tokens depend on what was left in the cache."""
     rows = record.rows
     return [(row.row, row.before, () if record.fault else row.committed) for row in rows]
@@ -277,7 +277,7 @@ async def test_a_fork_at_any_round_of_a_run_that_was_changed(
             await until(pilot, lambda w=here + step: min(t.last for t in lanes) >= w, 30)  # type: ignore[misc]
         first, second = (timeline.rounds[here] for timeline in lanes)
         assert first.back == second.back
-        assert told(first) == told(second)
+        assert facts(first) == facts(second)
         for place in (*range(1, here + 3), here):
             await pilot.press(*str(place), "g")
             await pilot.pause(0.01)

@@ -1,4 +1,4 @@
-"""The inspector's page: how a row's tokens were judged, where they lie, what moved."""
+"""The inspector's page: how a row's tokens were verified, where they lie, what moved."""
 
 from __future__ import annotations
 
@@ -81,7 +81,7 @@ def test_greedy_words() -> None:
     assert f"δ = {entry.delta:+d}: columns" in shown
     assert f"{entry.kv_length} slots hold committed tokens" in shown
     before = page(timeline, number, row, Phase.DRAFT)
-    assert "not judged yet" in before
+    assert "not verified yet" in before
     assert "★" not in before
     assert "after the round" not in before
 

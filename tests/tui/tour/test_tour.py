@@ -306,8 +306,8 @@ def test_looking_for_weights_imports_no_torch() -> None:
         "import tui.tour.screen; tour_source(AppRequest(tour=True)); "
         "print(sorted({'torch', 'transformers'} & set(sys.modules)))"
     )
-    told = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert told.stdout.strip() == "[]"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
 
 
 def test_the_shipped_traces_are_small_and_whole() -> None:

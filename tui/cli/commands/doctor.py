@@ -95,8 +95,8 @@ def _device(device: dict[str, Any]) -> str:
 def _threads(count: int) -> str:
     """How many torch takes, and why, where that is not its own choice."""
     words = counted(count, "thread")
-    told = os.environ.get("OMP_NUM_THREADS", "")
-    return f"{words} (OMP_NUM_THREADS is {told})" if told else words
+    variable = os.environ.get("OMP_NUM_THREADS", "")
+    return f"{words} (OMP_NUM_THREADS is {variable})" if variable else words
 
 
 def _graphs(cuda: dict[str, Any]) -> str:

@@ -74,9 +74,9 @@ def export(
     if svg is not None:
         from tui.app.picture import picture
 
-        told: list[str] = []
-        image = picture((trace,), number, size=cells, theme=theme, notices=told)
-        notices = notices or told
+        found: list[str] = []
+        image = picture((trace,), number, size=cells, theme=theme, notices=found)
+        notices = notices or found
         with _opened("--svg", svg) as file:
             file.write(image)
     for notice in notices:

@@ -109,5 +109,5 @@ def _message(error: Exception) -> str:
     from tui.app.log import log_exception
 
     where = log_exception(error)
-    told = f"; the traceback is in {where}" if where else ""
-    return f"{type(error).__name__}: {error}{told}"
+    hint = f"; the traceback is in {where}" if where else ""
+    return f"{type(error).__name__}: {error}{hint}"

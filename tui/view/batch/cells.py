@@ -239,7 +239,7 @@ def kept(row: RowRound, prompt: int, shift: int = 0) -> list[Segment]:
 
 
 def fed(row: RowRound, prompt: int, phase: Phase) -> list[Segment]:
-    """The row as the target read it, its block judged as far as the phase has come."""
+    """The row as the target read it, its block verified as far as the phase has come."""
     out: list[Segment] = []
     column = 0
     block = -1

@@ -101,11 +101,11 @@ def _waiting(track: RowTrack, left: bool) -> TensorRow:
 
 def _marked(look: LaneFrame, row: TensorRow) -> TensorRow:
     """The row with its first wrong token marked."""
-    parting = look.match.parted_at(row.row, look.number)
+    entry = look.match.divergence_at(row.row, look.number)
     track = look.frame.timeline.tracks.get(row.row)
-    if parting is None or parting.divergence.got is None or track is None:
+    if entry is None or entry.divergence.got is None or track is None:
         return row
-    index = track.prompt_length + parting.divergence.position
+    index = track.prompt_length + entry.divergence.position
     return replace(row, segments=mark(row.segments, index))
 
 

@@ -325,7 +325,7 @@ def _note(row: TensorRow) -> str:
 
 
 def paint_legend(frame: Frame) -> Line:
-    """The signs of a judged round, in few words."""
+    """The signs of a verified round, in few words."""
     if frame.cursor.round == 0 or frame.mode is not CellMode.TOKEN:
         return []
     line: Line = [("    ", "rule")]

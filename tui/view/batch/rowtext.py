@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from rich.cells import cell_len
 
-from engine.records.match import Parting
+from engine.records.match import RowDivergence
 from tui.view.lines import Line, crop, width_of
 from tui.view.showable import showable
 from tui.view.state.compare import LaneFrame
@@ -17,7 +17,7 @@ CONTEXT = 16
 FORK = "⋔"
 """Where the lanes of a fork part."""
 
-RIGHT, ASTRAY = ("text", "accepted"), ("astray", "astray")
+RIGHT, WRONG = ("text", "accepted"), ("wrong", "wrong")
 """Styles of earlier tokens and of this round's, before the difference and after it."""
 
 
@@ -32,14 +32,14 @@ def row_text(look: LaneFrame, row: int, width: int, margin: str = "") -> Line:
     room = max(1, width - cell_len(margin) - width_of(end) - 1)
     fresh = _fresh(look, track)
     own = _own(look, track)
-    parting = look.match.parted_at(row, look.number)
+    entry = look.match.divergence_at(row, look.number)
     if track.error:
         line.append((showable(track.error), "broken"))
         return crop(line, width)
-    if parting is None:
+    if entry is None:
         line += _tail(timeline, own, 0, len(own), fresh, room, RIGHT, _fork(look, track))
     else:
-        line += _parted(look, track, own, fresh, room, parting)
+        line += _diverged(look, track, own, fresh, room, entry)
     if end:
         return [*crop(line, width - width_of(end)), *end]
     return crop([*line, ("▌", "dim")], width)
@@ -56,7 +56,7 @@ def _own(look: LaneFrame, track: RowTrack) -> list[int]:
 
 
 def _fork(look: LaneFrame, track: RowTrack) -> int | None:
-    """The first new token that was made after the lanes of a fork had parted."""
+    """The first new token that was made after the lanes of a fork had diverged."""
     if look.fork is None or look.number < look.fork:
         return None
     return track.length_at(look.fork) - track.prompt_length
@@ -78,17 +78,17 @@ def _end(look: LaneFrame, track: RowTrack) -> Line:
     return []
 
 
-def _parted(
+def _diverged(
     look: LaneFrame,
     track: RowTrack,
     own: list[int],
     fresh: int,
     room: int,
-    parting: Parting,
+    entry: RowDivergence,
 ) -> Line:
     """Agreement, what was due, what came instead, and what came of that."""
     timeline, count = look.frame.timeline, len(own)
-    found = parting.divergence
+    found = entry.divergence
     at = found.position
     sign: Line = []
     if found.expected is not None:
@@ -102,12 +102,12 @@ def _parted(
         at += 1
     room -= width_of(sign)
     fork = _fork(look, track)
-    after = _tail(timeline, own, at, count, fresh, max(0, room), ASTRAY, fork)
+    after = _tail(timeline, own, at, count, fresh, max(0, room), WRONG, fork)
     rest = room - width_of(after)
     whole = _size(timeline, own, at, count) <= room - CONTEXT
     if not whole and room > CONTEXT + 8:
         cut = room - CONTEXT - 1
-        after = [(" ", "dim"), *_tail(timeline, own, at, count, fresh, cut, ASTRAY, fork)]
+        after = [(" ", "dim"), *_tail(timeline, own, at, count, fresh, cut, WRONG, fork)]
         rest = CONTEXT
     before = _tail(timeline, own, 0, found.position, fresh, max(0, rest), RIGHT, fork)
     return [*before, *sign, *after]

@@ -9,7 +9,7 @@ from engine.records.schema import RoundRecord
 from tui.view.batch import cells
 from tui.view.batch.cells import Kind, Segment
 from tui.view.sentences import schedule_words
-from tui.view.state.completed import CACHELESS, figure, length_told
+from tui.view.state.completed import CACHELESS, figure, has_length
 from tui.view.state.cursor import LAST, Phase
 from tui.view.state.frame import Frame
 
@@ -55,7 +55,7 @@ class TensorView:
     rows: list[TensorRow] = field(default_factory=list)
     edge: int = 0
     """Columns of the rectangle."""
-    edge_told: bool = True
+    edge_known: bool = True
     """Whether the record tells them."""
     end: int = 0
     """Columns that the round needs at most, in any of its phases."""
@@ -84,7 +84,7 @@ def tensor_view(frame: Frame) -> TensorView:
     widest = max((row.segments[-1].end for row in rows if row.segments), default=0)
     end = max(before + block + 1, record.length, widest)
     own_tails = record.kind == "slots" or _ragged(record)
-    return TensorView(rows, edge, length_told(record), end, own_tails, block)
+    return TensorView(rows, edge, has_length(record), end, own_tails, block)
 
 
 def _ragged(record: RoundRecord) -> bool:

@@ -73,11 +73,11 @@ def summary_lines(checked: Checked, width: int) -> list[Line]:
     if cut.exact != result.exact:
         first.append((f"   cut at eos {100 * cut.exact_rate:.1f} %", "dim"))
     counted = ", ".join(f"{_name(name)} {count}" for name, count in result.causes.items())
-    told = (
+    sentence = (
         f"against {showable(result.pair.target)}, {result.settings['device']} "
         f"{result.settings['dtype']}, tolerance {result.tolerance:.3g}"
     )
-    lines: list[Line] = [first, [(told, "dim")]]
+    lines: list[Line] = [first, [(sentence, "dim")]]
     if counted:
         lines.append([("causes: ", "dim"), (counted, "text")])
     lines += [[(showable(notice), "paused")] for notice in result.notices]

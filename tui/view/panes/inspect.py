@@ -1,4 +1,4 @@
-"""One row in one round, in full: how it was judged, how it lay in memory, what moved."""
+"""One row in one round, in full: how it was verified, how it lay in memory, what moved."""
 
 from __future__ import annotations
 
@@ -152,17 +152,17 @@ def _test_width(width: int) -> int:
 def _draft_token(look: CloseUp, at: int, token: int, test: AcceptTest | None, width: int) -> Line:
     row, phase = look.row, look.frame.cursor.phase
     piece = look.frame.timeline.piece(token).removeprefix(" ")
-    judged = phase >= Phase.VERIFY
-    sign, style, words = "?", "drafted", "not judged yet"
-    if judged and at < row.accepted:
+    verified = phase >= Phase.VERIFY
+    sign, style, words = "?", "drafted", "not verified yet"
+    if verified and at < row.accepted:
         sign, style, words = "✓", "accepted", "accepted"
-    elif judged:
+    elif verified:
         sign, style = "✗", "rejected"
         words = "rejected" if at == row.accepted else "not reached"
-    if judged and test is not None and at <= row.accepted:
+    if verified and test is not None and at <= row.accepted:
         words = _test_words(look, at, test, width)
     q = "" if test is None else prob_words(test.draft_prob)
-    p = "" if test is None or not judged else prob_words(test.target_prob)
+    p = "" if test is None or not verified else prob_words(test.target_prob)
     forced = "!" if at < row.forced else " "
     line: Line = [
         (f"{at + 1:>2}{forced} ", "dim"),
@@ -171,7 +171,7 @@ def _draft_token(look: CloseUp, at: int, token: int, test: AcceptTest | None, wi
         (f"{q:>6} {p:>6}  ", "text"),
         (fit(words, _test_width(width)), style if at <= row.accepted else "dim"),
     ]
-    top = test.top if test is not None and judged else ()
+    top = test.top if test is not None and verified else ()
     return _with_top(look, line, top, token, width)
 
 

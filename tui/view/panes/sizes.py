@@ -54,11 +54,11 @@ def _draft_tokens(frame: Frame) -> object:
     if record is None:
         return setting if setting == then else f"{setting}{ARROW}{then}"
     if then != setting:
-        return f"{_told(record)}{ARROW}{then}"
-    return f"{_told(record)} auto" if setting == "auto" else _told(record)
+        return f"{_of_round(record)}{ARROW}{then}"
+    return f"{_of_round(record)} auto" if setting == "auto" else _of_round(record)
 
 
-def _told(record: RoundRecord) -> object:
+def _of_round(record: RoundRecord) -> object:
     count = draft_tokens(record)
     return UNKNOWN if count is None else count
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from engine.config.faults import FAULTS
-from engine.records.match import Parting
+from engine.records.match import RowDivergence
 from engine.records.violation import Violation
 from tui.view.batch.rowtext import FORK
 from tui.view.lines import Line, crop, spread, width_of, wrap
 from tui.view.panes.invariants import NAMES
 from tui.view.panes.sizes import method_piece
-from tui.view.sentences import changed_words, parting_words, violation_words
+from tui.view.sentences import changed_words, row_divergence_words, violation_words
 from tui.view.showable import showable
 from tui.view.state.compare import LaneFrame
 
@@ -32,7 +32,7 @@ def heading_title(look: LaneFrame) -> Line:
     fault = _fault(look)
     if fault in FAULTS:
         line.append((f" fault: {FAULTS[fault].title}", "broken"))
-    line += _parted(look)
+    line += _divergences(look)
     line.append((f"  round {look.frame.cursor.round}", "dim"))
     if timeline.failure is not None and look.frame.cursor.round >= timeline.failure.round:
         line.append(("  ✗ failed", "broken"))
@@ -51,7 +51,7 @@ def _fault(look: LaneFrame) -> str:
     return fault if isinstance(fault, str) else ""
 
 
-def _parted(look: LaneFrame) -> Line:
+def _divergences(look: LaneFrame) -> Line:
     """What this lane of a fork has otherwise than the other, beside its method."""
     timeline = look.frame.timeline
     if timeline.header is None or timeline.header.fork is None:
@@ -82,17 +82,17 @@ def rates(look: LaneFrame) -> tuple[int, int, float]:
         if row not in look.match.oracle.answers:
             continue
         length = track.length_at(look.number) - track.prompt_length
-        parting = look.match.parted_at(row, look.number)
-        if length <= 0 and parting is None:
+        entry = look.match.divergence_at(row, look.number)
+        if length <= 0 and entry is None:
             continue
         total += 1
-        if parting is None:
+        if entry is None:
             exact += 1
             shares += 1.0
             continue
         answer = look.match.oracle.answers[row].output
-        due = max(length, len(answer)) if parting.divergence.got is None else length
-        shares += min(1.0, parting.divergence.position / max(1, due))
+        due = max(length, len(answer)) if entry.divergence.got is None else length
+        shares += min(1.0, entry.divergence.position / max(1, due))
     return exact, total, shares / total if total else 1.0
 
 
@@ -100,8 +100,8 @@ def verdict_lines(look: LaneFrame, width: int, height: int) -> list[Line]:
     """The figures in one line, then the sentences."""
     failure = look.frame.timeline.failure
     if failure is not None and look.frame.cursor.round >= failure.round:
-        told = wrap([("✗ " + showable(failure.message), "broken")], width)
-        return [_figures(look, width), *told][:height]
+        error_lines = wrap([("✗ " + showable(failure.message), "broken")], width)
+        return [_figures(look, width), *error_lines][:height]
     lines = [_figures(look, width)]
     for words, style in _sentences(look):
         lines += wrap([(words, style)], width)
@@ -150,25 +150,25 @@ def _signs(look: LaneFrame) -> Line:
 
 def _sentences(look: LaneFrame) -> list[tuple[str, str]]:
     """The selected row's cause first, then the others by the round in which they diverged."""
-    parted = look.match.parted(look.number)
+    diverged = look.match.diverged(look.number)
     unlike = _unlike(look)
-    if not parted and (look.measure or (unlike and not rates(look)[1])):
+    if not diverged and (look.measure or (unlike and not rates(look)[1])):
         return [*(unlike or [(MEASURE, "dim")]), *_broken(look)]
-    if not parted:
+    if not diverged:
         return [*unlike, *(_broken(look, "no token differs yet; ") or [_nothing(look)])]
     selected = look.frame.selected
-    parted.sort(key=lambda entry: entry.divergence.index != selected)
-    groups: dict[str, list[Parting]] = {}
-    for entry in parted:
+    diverged.sort(key=lambda entry: entry.divergence.index != selected)
+    groups: dict[str, list[RowDivergence]] = {}
+    for entry in diverged:
         oracle = look.match.oracle
-        words = parting_words(entry, oracle.tolerance, oracle.name)
+        words = row_divergence_words(entry, oracle.tolerance, oracle.name)
         groups.setdefault(words, []).append(entry)
     out = []
     for words, entries in groups.items():
         rows = [entry.divergence.index for entry in entries]
-        style = "quiet" if entries[0].divergence.cause == "numeric" else "astray"
+        style = "quiet" if entries[0].divergence.cause == "numeric" else "wrong"
         if selected in rows:
-            style = "diverged" if style == "astray" else "text"
+            style = "diverged" if style == "wrong" else "text"
         out.append((f"{_rows(rows)}: {showable(words)}", style))
     return out + unlike
 

@@ -115,11 +115,11 @@ class Comparison:
             return Moment(0, 0)
         return self.ticks[tick - 1].get(lane, Moment(0, 0))
 
-    def partings(self, lane: int) -> list[tuple[int, int]]:
+    def divergences(self, lane: int) -> list[tuple[int, int]]:
         """The ticks in which rows of the lane's present run leave the oracle, with the rows."""
         ticks = self.ticks_of(lane)
-        partings = self.take(lane).match.partings.items()
-        return sorted((ticks[one.round], row) for row, one in partings if one.round in ticks)
+        divergences = self.take(lane).match.divergences.items()
+        return sorted((ticks[one.round], row) for row, one in divergences if one.round in ticks)
 
     def ticks_of(self, lane: int) -> dict[int, int]:
         """In which tick each round of the lane's present run was made."""

@@ -40,7 +40,7 @@ def _completed(
         before = len(track.tokens)
     content = row.content or before + len(row.committed)
     text = row.text
-    if not text and row.committed and not (track is not None and track.text_told):
+    if not text and row.committed and not (track is not None and track.has_text):
         pieces = [piece(token) for token in row.committed]
         if None in pieces or not record.seconds.total:
             text = "".join(
@@ -57,7 +57,7 @@ def figure(value: int, row: RowRound) -> int | None:
     return value if value or row.kept else None
 
 
-def length_told(record: RoundRecord) -> bool:
+def has_length(record: RoundRecord) -> bool:
     """Whether the record tells its rectangle."""
     return bool(record.length or record.length_before)
 

@@ -10,9 +10,9 @@ class Phase(IntEnum):
     """How far a round has come when it is looked at."""
 
     DRAFT = 0
-    """The draft tokens are made and not yet judged."""
+    """The draft tokens are made and not yet verified."""
     VERIFY = 1
-    """They are judged: accepted or struck out."""
+    """They are verified: accepted or struck out."""
     ACCEPT = 2
     """The accepted ones are committed and the bonus is added; nothing has moved yet."""
     REALIGN = 3

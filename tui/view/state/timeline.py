@@ -133,7 +133,7 @@ class Timeline:
                 gone.go_back(number, length)
         for row in record.rows:
             if row.text and row.row in self.tracks:
-                self.tracks[row.row].text_told = True
+                self.tracks[row.row].has_text = True
         record = completed(record, self.tracks, self._pieces.get)
         self.rounds.append(record)
         for row in record.rows:

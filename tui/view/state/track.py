@@ -20,7 +20,7 @@ class Branch(NamedTuple):
 
 
 class RowTrack:
-    """What became of one row, round by round. Every index only grows."""
+    """One row, round by round. Every index only grows."""
 
     def __init__(self, prompt: Prompt) -> None:
         self.prompt = prompt
@@ -33,7 +33,7 @@ class RowTrack:
         self.sums: list[int] = []
         """Accepted tokens up to and with each of them."""
         self.error: str = prompt.error or ""
-        self.text_told = False
+        self.has_text = False
         """Whether the records tell its text, and not only its tokens."""
         self._branches = [Branch(0, list(prompt.ids), [""])]
         self._parts: list[int] = []
