@@ -191,7 +191,8 @@ FORK = (
 """The keys at the foot of a fork."""
 
 LABELS = {
-    "compare": "back", "next_round": "step", "cycle_pane(1)": "lane", "next_divergence(1)": "diverge",
+    "compare": "back", "next_round": "step", "cycle_pane(1)": "lane",
+    "next_divergence(1)": "diverge",
 }  # fmt: skip
 """Their labels, where they differ."""
 
