@@ -8,7 +8,7 @@ import torch
 
 from engine.config.errors import UserError
 from engine.pairs import hub
-from engine.pairs.parts import load_model, load_tokenizer
+from engine.pairs.components import load_model, load_tokenizer
 
 
 def load_target(source: str, device: torch.device, dtype: torch.dtype) -> tuple[Any, Any]:

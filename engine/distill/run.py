@@ -17,8 +17,10 @@ from engine.config.errors import RunError, UserError
 from engine.config.replace_file import NAME, replace_with
 from engine.distill.batches import Source
 from engine.distill.chat import answer_marker, eos_ids, question_ids
+from engine.distill.fit_fusion import fit_fusion
 from engine.distill.generate import Request, generate
 from engine.distill.heal import bridge
+from engine.distill.held_out import all_prompts
 from engine.distill.labels import Labels
 from engine.distill.loading import load_target
 from engine.distill.loss import LossWeights
@@ -26,8 +28,6 @@ from engine.distill.selfdata import WritingPlan, write_data
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.train import EagleTrainer, Progress, Trainer, TrainPlan
 from engine.distill.validate import validate
-from engine.distill.wire import fit_wire
-from engine.distill.yardstick import all_prompts
 from engine.models.cut_draft import build_draft, check_target, hot_vocabulary, parse_layers
 from engine.models.draft_format import save_compact
 from engine.models.eagle_format import build_eagle_draft, save_eagle_draft
@@ -64,7 +64,7 @@ class DistillSettings:
 class Stage:
     """News of a run: a stage and how far it has come, with the trainer's words where it trains."""
 
-    name: str  # load, write, yardstick, label, train, done
+    name: str  # load, write, held-out, label, train, done
     done: float = 0.0
     total: float = 0.0
     note: str = ""
@@ -139,14 +139,14 @@ def distill_model(
         held_out.append((labels, held))
     yard = None
     if tokenizer is not None:
-        answers = yardstick(target, tokenizer, work, eos, tell)
-        yard = label(target, answers, reads, settings, work, "label yardstick", tell, stop)
+        answers = held_out_answers(target, tokenizer, work, eos, tell)
+        yard = label(target, answers, reads, settings, work, "label held-out", tell, stop)
     if stop is not None and stop():
         raise Stopped("stopped before the training; --resume goes on from here")
     if not (work / NAME).exists():
         tell(Stage("bridge"))
         if reads:
-            fit_wire(draft, sources[-1].labels, layers[0])
+            fit_fusion(draft, sources[-1].labels, layers[0])
         else:
             bridge(target, draft, layers, data[-1][0], limit=settings.max_length)
     head = target.get_output_embeddings().weight
@@ -309,16 +309,18 @@ def label(
     return labels
 
 
-def yardstick(target: Any, tokenizer: Any, work: Path, eos: set[int], tell: Report) -> TokenData:
+def held_out_answers(
+    target: Any, tokenizer: Any, work: Path, eos: set[int], tell: Report
+) -> TokenData:
     """The target's greedy answers to the prompts that nothing is trained on."""
-    path = work / "yardstick.safetensors"
+    path = work / "held_out.safetensors"
     vocabulary = target.get_output_embeddings().weight.shape[0]
     if not path.exists():
         requests = [Request(question_ids(tokenizer, prompt), 96) for _, prompt in all_prompts()]
         found: dict[int, list[int]] = {}
         for index, new in generate(target, requests, eos):
             found[index] = new
-            tell(Stage("yardstick", len(found), len(requests)))
+            tell(Stage("held-out", len(found), len(requests)))
         rows = [requests[i].prompt + found[i] for i in range(len(requests))]
         save_tokens(TokenData.of(rows, [len(r.prompt) for r in requests]), path)
     return load_tokens(path, vocabulary)

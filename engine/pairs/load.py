@@ -21,15 +21,15 @@ from engine.models.eagle import EagleModel, EagleReader
 from engine.models.eagle_format import EagleDraft, is_eagle_draft, load_eagle_draft
 from engine.models.lease import Lease
 from engine.pairs import hub, smollm2
-from engine.pairs.job import Job, Progress, Workload
-from engine.pairs.memory_check import SMOLLM2_DRAFTS, require_room
-from engine.pairs.parts import (
+from engine.pairs.components import (
     eos_ids_of,
     load_model,
     load_tokenizer,
     vocabulary_of,
     wrap,
 )
+from engine.pairs.job import Job, Progress, Workload
+from engine.pairs.memory_check import SMOLLM2_DRAFTS, require_room
 from engine.pairs.registry import (
     LOOKUP,
     NGRAM,
@@ -123,7 +123,7 @@ class _Parts(msgspec.Struct, frozen=True, kw_only=True):
     hot_ids: torch.Tensor | None = None
     never: torch.Tensor | None = None
     ngrams: NgramTable | None = None
-    wire: EagleDraft | None = None
+    eagle: EagleDraft | None = None
     """Where the draft reads the target's states."""
 
 
@@ -172,9 +172,9 @@ def _models(job: Job) -> _Parts:
     spec, progress = job.spec, job.progress
     directory = hub.obtain(spec.target, spec.target_revision, progress)
     tokenizer = load_tokenizer(directory, spec.target)
-    spread = require_room(job, directory, tokenizer)
+    max_memory = require_room(job, directory, tokenizer)
     progress(f"loading {spec.target}", None)
-    target = load_model(directory, spec.target, job.dtype, job.device, spread=spread)
+    target = load_model(directory, spec.target, job.dtype, job.device, max_memory=max_memory)
     return _Parts(spec=spec, target=target, tokenizer=tokenizer)
 
 
@@ -214,7 +214,7 @@ def _with_compact(parts: _Parts, directory: Path, job: Job) -> _Parts:
     """With a draft that `distill` made."""
     if is_eagle_draft(directory):
         student, hot_ids = load_eagle_draft(directory, parts.target, job.dtype)
-        return replace(parts, draft=student.draft, hot_ids=hot_ids, wire=student)
+        return replace(parts, draft=student.draft, hot_ids=hot_ids, eagle=student)
     draft, hot_ids = load_compact(directory, parts.target, job.dtype)
     return replace(parts, draft=draft, hot_ids=hot_ids)
 
@@ -261,11 +261,11 @@ def _pair(parts: _Parts) -> Pair:
     tokenizer = wrap(spec, parts.tokenizer, parts.target.config, eos_ids)
     target = LanguageModel(parts.target, eos_ids=eos_ids, name=spec.target)
     draft: LanguageModel | None = None
-    wire = parts.wire
-    if wire is not None:
-        target.reader = EagleReader(parts.target, wire.features, target.layers)
+    eagle = parts.eagle
+    if eagle is not None:
+        target.reader = EagleReader(parts.target, eagle.features, target.layers)
         draft = EagleModel(
-            parts.draft, wire.fusion, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft
+            parts.draft, eagle.fusion, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft
         )
     elif parts.draft is not None:
         draft = LanguageModel(parts.draft, hot_ids=parts.hot_ids, eos_ids=eos_ids, name=spec.draft)

@@ -14,11 +14,11 @@ from engine.models.device_memory import free_bytes, needs, require
 from engine.models.draft_format import is_compact
 from engine.models.memory_estimate import Demand, Sizes, demand_of
 from engine.pairs import hub
+from engine.pairs.components import wrap
+from engine.pairs.device_map import shares, spread_over
 from engine.pairs.job import Job
-from engine.pairs.parts import wrap
 from engine.pairs.registry import DRAFT_MODEL, EAGLE, MODEL_FREE, NGRAM_FILES
-from engine.pairs.spread import shares, spread_over
-from engine.pairs.weigh import config_of, weigh, weigh_compact
+from engine.pairs.sizes_on_disk import config_of, sizes_of_compact, sizes_of_directory
 from engine.text.prompts import encode_prompts
 
 SMOLLM2_DRAFTS = {DRAFT_MODEL: "weights/smollm2_draft", EAGLE: "weights/smollm2_eagle"}
@@ -31,7 +31,7 @@ def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | 
         directory, hf: the target's, and its tokenizer.
 
     Returns:
-        Bytes of weights for each GPU, where the target has to be spread over several.
+        Bytes of weights for each GPU, if the target needs several.
 
     Raises:
         UserError: it will not fit, with the setting to lower.
@@ -41,7 +41,7 @@ def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | 
         return None
     job.progress("reckoning the memory", None)
     config = config_of(directory, job.spec.target)
-    sizes = weigh(directory, config, job.dtype, job.device)
+    sizes = sizes_of_directory(directory, config, job.dtype, job.device)
     target, draft = (sizes, job.device), _weigh_draft(job, sizes)
     context = context_of(config)
     tokenizer = wrap(job.spec, hf, config, ())
@@ -53,11 +53,11 @@ def require_room(job: Job, directory: Path, hf: Any | None) -> dict[int, int] | 
 
     asked = needs(target, draft, [demand(settings) for settings in workload.lanes])
     free = {device: free_bytes(device) for device in asked}
-    spread = spread_over(job.device, asked[job.device], free[job.device])
-    if spread is not None:
-        free[job.device] = sum(spread.values())
+    max_memory = spread_over(job.device, asked[job.device], free[job.device])
+    if max_memory is not None:
+        free[job.device] = sum(max_memory.values())
     require(target, draft, workload.lanes, demand, free=free)
-    return spread and shares(spread, asked[job.device])
+    return max_memory and shares(max_memory, asked[job.device])
 
 
 def _weigh_draft(job: Job, target: Sizes) -> tuple[Sizes, torch.device] | None:
@@ -70,9 +70,9 @@ def _weigh_draft(job: Job, target: Sizes) -> tuple[Sizes, torch.device] | None:
         with resources.as_file(packed) as place:
             if not is_compact(place):
                 return None
-            return weigh_compact(place, target, job.dtype, job.device), job.device
+            return sizes_of_compact(place, target, job.dtype, job.device), job.device
     if is_compact(spec.draft):
-        return weigh_compact(Path(spec.draft), target, job.dtype, job.device), job.device
+        return sizes_of_compact(Path(spec.draft), target, job.dtype, job.device), job.device
     directory = hub.obtain(spec.draft, spec.draft_revision, job.progress)
     config = config_of(directory, spec.draft)
-    return weigh(directory, config, job.dtype, job.beside), job.beside
+    return sizes_of_directory(directory, config, job.dtype, job.beside), job.beside

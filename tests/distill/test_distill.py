@@ -18,11 +18,11 @@ from engine.config.errors import UserError
 from engine.config.replace_file import load_checkpoint
 from engine.distill.generate import Request, generate
 from engine.distill.heal import bridge, gaps
+from engine.distill.held_out import all_prompts
 from engine.distill.questions import questions
 from engine.distill.run import DistillSettings, Stage, distill_model
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.validate import rounds
-from engine.distill.yardstick import all_prompts
 from engine.models.cut_draft import build_draft, hot_vocabulary, parse_layers
 from engine.models.draft_format import export_full, load_compact, save_compact
 from tests.places import ROOT
@@ -124,7 +124,7 @@ def test_token_data_survives_the_disk_and_nonsense_is_refused(tmp_path: Path) ->
             load_tokens(tmp_path / name, VOCAB)
 
 
-def test_questions_differ_repeat_by_seed_and_spare_the_yardstick() -> None:
+def test_questions_differ_repeat_by_seed_and_spare_the_held_out_prompts() -> None:
     asked = questions(400, seed=1)
     assert len(set(asked)) == 400
     assert asked == questions(400, seed=1) != questions(400, seed=2)

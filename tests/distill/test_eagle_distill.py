@@ -10,11 +10,11 @@ import torch
 
 from engine.config.errors import UserError
 from engine.config.settings import Settings
+from engine.distill.fit_fusion import fit_fusion
 from engine.distill.labels import Labels
 from engine.distill.run import Stage, distill_model
 from engine.distill.tokens import TokenData, load_tokens, save_tokens
 from engine.distill.unroll import unroll
-from engine.distill.wire import fit_wire
 from engine.models.eagle_format import (
     EagleDraft,
     build_eagle_draft,
@@ -79,7 +79,7 @@ def test_the_fitted_wire_brings_the_draft_closer(data_file: Path, tmp_path: Path
     target = tiny_target()
     labels = labelled(target, load_tokens(data_file, VOCAB), tmp_path)
     fitted, unfitted = student_of(target), student_of(target)
-    assert fit_wire(fitted, labels, DRAFT_MODEL[0]) < 0.9
+    assert fit_fusion(fitted, labels, DRAFT_MODEL[0]) < 0.9
 
     def distance(student: EagleDraft) -> float:
         total = 0.0
@@ -92,7 +92,7 @@ def test_the_fitted_wire_brings_the_draft_closer(data_file: Path, tmp_path: Path
 
     assert distance(fitted) < 0.8 * distance(unfitted)
     with pytest.raises(UserError, match="must read layer 4"):
-        fit_wire(fitted, labels, 5)
+        fit_fusion(fitted, labels, 5)
 
 
 def test_a_run_learns_and_packs_what_it_learned(data_file: Path, tmp_path: Path) -> None:

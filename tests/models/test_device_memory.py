@@ -16,7 +16,7 @@ from engine.config.settings import Sampling, Settings
 from engine.evaluation.compare import Compare
 from engine.models import device_memory as memory
 from engine.models.memory_estimate import Need, cells, demand_of, need_of, sizes_of, together
-from engine.pairs import load, spread, weigh
+from engine.pairs import device_map, load, sizes_on_disk
 from engine.pairs import memory_check as room
 from engine.pairs.export import export_pair
 from engine.pairs.job import Workload
@@ -41,7 +41,7 @@ def exported(tmp_path: Path, home: Path) -> Path:
 
 
 def free(monkeypatch: pytest.MonkeyPatch, count: int) -> None:
-    for module in (memory, room, spread):
+    for module in (memory, room, device_map):
         monkeypatch.setattr(module, "free_bytes", lambda device: count)
 
 
@@ -134,9 +134,11 @@ class TestWeights:
     def test_a_directory_is_weighed_to_the_byte(
         self, exported: Path, dtype: torch.dtype, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(weigh, "packs", lambda dtype, device: False)
+        monkeypatch.setattr(sizes_on_disk, "packs", lambda dtype, device: False)
         directory = exported / "target"
-        sizes = weigh.weigh(directory, weigh.config_of(directory, "toy"), dtype, CPU)
+        sizes = sizes_on_disk.sizes_of_directory(
+            directory, sizes_on_disk.config_of(directory, "toy"), dtype, CPU
+        )
         pair = load_pair(
             PairRequest(target=str(directory), draft="lookup"), device="cpu", dtype=str(dtype)[6:]
         )
@@ -147,16 +149,16 @@ class TestWeights:
     def test_copies_for_the_processor_are_counted(
         self, exported: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(weigh, "packs", lambda dtype, device: True)
-        monkeypatch.setattr(weigh, "SMALLEST", 1)
+        monkeypatch.setattr(sizes_on_disk, "packs", lambda dtype, device: True)
+        monkeypatch.setattr(sizes_on_disk, "SMALLEST", 1)
         directory = exported / "target"
-        config = weigh.config_of(directory, "toy")
-        sizes = weigh.weigh(directory, config, torch.float32, CPU)
-        shapes = weigh.shapes_in(directory / "model.safetensors")
+        config = sizes_on_disk.config_of(directory, "toy")
+        sizes = sizes_on_disk.sizes_of_directory(directory, config, torch.float32, CPU)
+        shapes = sizes_on_disk.shapes_in(directory / "model.safetensors")
         table = 4 * config.vocab_size * config.hidden_size
         norms = 4 * sum(shape[0] for shape in shapes.values() if len(shape) == 1)
-        monkeypatch.setattr(weigh, "packs", lambda dtype, device: False)
-        bare = weigh.weigh(directory, config, torch.float32, CPU).weights
+        monkeypatch.setattr(sizes_on_disk, "packs", lambda dtype, device: False)
+        bare = sizes_on_disk.sizes_of_directory(directory, config, torch.float32, CPU).weights
         assert sizes.weights == 2 * bare - table - norms
 
     def test_what_does_not_fit_is_refused_before_it_is_loaded(
@@ -180,7 +182,7 @@ class TestWeights:
     def test_a_broken_file_is_named(self, tmp_path: Path) -> None:
         (tmp_path / "model.safetensors").write_bytes(b"no weights")
         with pytest.raises(UserError, match=r"cannot load .*model\.safetensors"):
-            weigh.shapes_in(tmp_path / "model.safetensors")
+            sizes_on_disk.shapes_in(tmp_path / "model.safetensors")
 
 
 class TestSeveralGpus:
@@ -190,25 +192,25 @@ class TestSeveralGpus:
     @pytest.fixture(autouse=True)
     def two(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
-        monkeypatch.setattr(spread, "find_spec", lambda name: object())
+        monkeypatch.setattr(device_map, "find_spec", lambda name: object())
         free(monkeypatch, 24)
 
     def test_a_target_that_fits_on_one_stays_there(self) -> None:
-        assert spread.spread_over(self.CUDA, self.NEED, 40) is None
+        assert device_map.spread_over(self.CUDA, self.NEED, 40) is None
 
     def test_a_larger_one_goes_to_all_with_room_for_the_rest(self) -> None:
-        found = spread.spread_over(self.CUDA, self.NEED, 24)
+        found = device_map.spread_over(self.CUDA, self.NEED, 24)
         assert found == {0: 24, 1: 24}
-        assert spread.shares(found, self.NEED) == {0: 19, 1: 19}
+        assert device_map.shares(found, self.NEED) == {0: 19, 1: 19}
 
     def test_not_where_one_is_named_or_the_cpu_is(self) -> None:
-        assert spread.spread_over(torch.device("cuda:1"), self.NEED, 24) is None
-        assert spread.spread_over(CPU, self.NEED, 24) is None
+        assert device_map.spread_over(torch.device("cuda:1"), self.NEED, 24) is None
+        assert device_map.spread_over(CPU, self.NEED, 24) is None
 
     def test_without_accelerate_the_way_out_is_named(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(spread, "find_spec", lambda name: None)
+        monkeypatch.setattr(device_map, "find_spec", lambda name: None)
         with pytest.raises(UserError, match=r"pip install 'batchspec-tui\[multi-gpu\]'"):
-            spread.spread_over(self.CUDA, self.NEED, 24)
+            device_map.spread_over(self.CUDA, self.NEED, 24)
 
 
 def test_a_containers_limit_counts(tmp_path: Path) -> None:

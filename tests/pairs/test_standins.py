@@ -16,8 +16,8 @@ from huggingface_hub import constants
 from engine.config.errors import UserError
 from engine.config.settings import Settings
 from engine.evaluation.oracle import Oracle
+from engine.pairs.components import wrap
 from engine.pairs.load import Pair, load_pair
-from engine.pairs.parts import wrap
 from engine.pairs.registry import PairRequest, resolve, user_file
 from engine.records.schema import RoundRecord, Summary
 from engine.runs.run import Run

@@ -147,7 +147,7 @@ class BatchspecApp(App[int]):
     def _watch_breakpoints(self) -> None:
         """Tell where a breakpoint holds the run, in a word that stays and one that goes."""
         self.breaking.apply(self.control)
-        for hit in self.breaking.news(self.control)[:3]:
+        for hit in self.breaking.new_hits(self.control)[:3]:
             self.notify(hit_words(hit), title="breakpoint", timeout=8, markup=False)
         self.show_held()
 

@@ -302,11 +302,11 @@ class RunScreen(Screen[None]):
 
     def show_messages(self) -> None:
         """Say what has come of changes to the run."""
-        for news in self.changes.news():
-            if news.failed:
-                self.notify(news.words, severity="warning", markup=False)
+        for message in self.changes.messages():
+            if message.failed:
+                self.notify(message.words, severity="warning", markup=False)
             else:
-                self.notify(f"{news.words}, from the next round on", timeout=3, markup=False)
+                self.notify(f"{message.words}, from the next round on", timeout=3, markup=False)
 
     def tell_hold(self) -> None:
         """Say why the run holds by itself, and what can be done."""

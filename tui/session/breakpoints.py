@@ -88,7 +88,7 @@ class Breaking:
         if isinstance(control.source, OracleSource):
             control.source.needs_oracle = any(point.kind == "diverge" for point in self.points)
 
-    def news(self, control: Control) -> list[Hit]:
+    def new_hits(self, control: Control) -> list[Hit]:
         """What has applied since the last call, the last of it kept in `held_by`."""
         found: list[Hit] = []
         for watch in watches(control):

@@ -35,7 +35,7 @@ class ChangingSource(Protocol):
         """The same after the run has ended: the change, and the rounds that come of it."""
 
 
-class News:
+class Message:
     """What came of a change: its words, and whether it could not be made."""
 
     def __init__(self, words: str, failed: bool = False) -> None:
@@ -48,7 +48,7 @@ class Changes:
 
     def __init__(self, control: Control) -> None:
         self.control = control
-        self._messages: deque[News] = deque()
+        self._messages: deque[Message] = deque()
 
     @property
     def can_change(self) -> bool:
@@ -62,7 +62,7 @@ class Changes:
         control = self.control
         return isinstance(control.source, ChangingSource) and control.state is State.FINISHED
 
-    def news(self) -> list[News]:
+    def messages(self) -> list[Message]:
         """What has come of the changes since the last call."""
         found = []
         while self._messages:
@@ -133,10 +133,10 @@ class Changes:
             try:
                 for record in resume(act):
                     if isinstance(record, ChangeRecord):
-                        self._messages.append(News(change_words(record)))
+                        self._messages.append(Message(change_words(record)))
                     yield record
             except UserError as error:
-                self._messages.append(News(str(error), failed=True))
+                self._messages.append(Message(str(error), failed=True))
 
         self.control.go_on(open_records)
 
@@ -161,10 +161,10 @@ class Changes:
             record = source.intervene(act)
         except BatchspecError as error:
             failed()
-            self._messages.append(News(str(error), failed=True))
+            self._messages.append(Message(str(error), failed=True))
         else:
             worker.add(record)
-            self._messages.append(News(change_words(record)))
+            self._messages.append(Message(change_words(record)))
 
 
 def replaced(settings: Settings, **changes: object) -> Settings:

@@ -153,7 +153,7 @@ def _stop_on_interrupt() -> Any:
 STAGES = {
     "load": "loading the target",
     "write": "the target writes",
-    "yardstick": "answers to the yardstick",
+    "held-out": "answers to the held-out prompts",
     "bridge": "bridging the gap",
     "train": "training",
 }

@@ -1,4 +1,4 @@
-"""The wire between target and EAGLE-style draft, fitted in closed form before it is trained.
+"""The EAGLE-style draft's fusion of states and token, fitted in closed form before training.
 
 The draft's layers are the target's own last ones, which expect the state in front of them at
 the draft's token. That state is not known (it is what the target would have to compute), but a
@@ -22,7 +22,7 @@ RIDGE = 1e-2
 
 
 @torch.inference_mode()
-def fit_wire(student: EagleDraft, labels: Labels, first: int, *, tokens: int = 200_000) -> float:
+def fit_fusion(student: EagleDraft, labels: Labels, first: int, *, tokens: int = 200_000) -> float:
     """Fit `Features.project`, `Fusion.token` and `Fusion.own` to the states of a data set.
 
     Args:
@@ -70,11 +70,13 @@ def fit_wire(student: EagleDraft, labels: Labels, first: int, *, tokens: int = 2
         own_gram += final.T @ final
         own_cross += final.T @ read
         size += wanted.numel()
-    wire = _solve(gram, cross)
-    left = (size - 2 * float((cross * wire).sum()) + float((wire * (gram @ wire)).sum())) / size
-    project = wire[: sources * hidden]
+    solution = _solve(gram, cross)
+    left = (
+        size - 2 * float((cross * solution).sum()) + float((solution * (gram @ solution)).sum())
+    ) / size
+    project = solution[: sources * hidden]
     features.project.weight.copy_(project.T)
-    fusion.token.weight.copy_(wire[sources * hidden :].T)
+    fusion.token.weight.copy_(solution[sources * hidden :].T)
     # its own final state stands for all the target's that it resembles
     fusion.own.weight.copy_((_solve(own_gram, own_cross) @ project).T)
     return left

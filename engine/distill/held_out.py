@@ -1,6 +1,6 @@
-"""The yardstick: instruction prompts that are never trained on, in eight categories.
+"""Held-out instruction prompts, in eight categories: a draft is never trained on them.
 
-Agreement on the target's greedy answers to these is what a draft is measured by. Held-out text
+Agreement on the target's greedy answers to these is a draft's figure of merit. Held-out text
 that the target wrote unasked is easier to get and says less.
 """
 
@@ -11,5 +11,5 @@ from engine.distill.texts import load
 
 def all_prompts() -> list[tuple[str, str]]:
     """``(category, prompt)`` for each prompt, in order."""
-    prompts: dict[str, list[str]] = load("yardstick")
+    prompts: dict[str, list[str]] = load("held_out")
     return [(category, prompt) for category, group in prompts.items() for prompt in group]

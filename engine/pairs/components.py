@@ -72,25 +72,25 @@ def load_model(
     dtype: torch.dtype,
     device: torch.device,
     *,
-    spread: dict[int, int] | None = None,
+    max_memory: dict[int, int] | None = None,
 ) -> Any:
     """A model of transformers', on its device.
 
     Args:
         name: for people.
-        spread: bytes of weights for each GPU, where it goes to several.
+        max_memory: bytes of weights for each GPU, if the model goes to several.
 
     Raises:
         UserError: it cannot be loaded, or does not fit.
     """
     options: dict[str, Any] = {}
-    if spread is not None:
-        options = {"device_map": "auto", "max_memory": spread}
+    if max_memory is not None:
+        options = {"device_map": "auto", "max_memory": max_memory}
     try:
         model = AutoModelForCausalLM.from_pretrained(
             str(directory), local_files_only=True, dtype=dtype, **options
         ).eval()
-        return model if spread is not None else model.to(device)
+        return model if max_memory is not None else model.to(device)
     except (OSError, ValueError, RuntimeError, KeyError, ImportError, MemoryError) as error:
         if is_out_of_memory(error):
             raise UserError(

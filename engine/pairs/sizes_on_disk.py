@@ -38,7 +38,9 @@ def config_of(directory: Path, name: str) -> Any:
         raise UserError(cannot_load(name, error)) from error
 
 
-def weigh(directory: Path, config: Any, dtype: torch.dtype, device: torch.device) -> Sizes:
+def sizes_of_directory(
+    directory: Path, config: Any, dtype: torch.dtype, device: torch.device
+) -> Sizes:
     """The sizes of a model in a directory, if it is loaded so.
 
     Args:
@@ -65,7 +67,7 @@ def weigh(directory: Path, config: Any, dtype: torch.dtype, device: torch.device
     return sizes_of_config(text, size, weights)
 
 
-def weigh_compact(
+def sizes_of_compact(
     directory: Path, target: Sizes, dtype: torch.dtype, device: torch.device
 ) -> Sizes:
     """The sizes of a draft that stands on its target's tables (`engine.models.draft_format`)."""
