@@ -32,7 +32,7 @@ Top = tuple[tuple[int, float], ...]
 
 
 class NotingSampler(Sampler):
-    """Notes what each draft token was drawn from, and can be told what to draft."""
+    """Notes what each draft token was drawn from; can force what is drafted."""
 
     def __init__(self, sampling: Sampling, vocabulary: int, never: Tensor | None = None) -> None:
         super().__init__(sampling, vocabulary, never)

@@ -86,7 +86,7 @@ class EngineWorker:
         self.history = history
         self.watch = watch
         self.listener: Callable[[Record, bool], None] | None = None
-        """Is told each record as it comes, and whether it holds the rounds. Called in the
+        """Receives each record as it comes, and whether it holds the rounds. Called in the
         engine's thread."""
         self.stage: tuple[str, float | None] = ("starting", None)
         self.exit_code = 0
@@ -288,7 +288,7 @@ class EngineWorker:
             raise _Stopped
 
     def _fail(self, error: BaseException) -> None:
-        # A user's mistake is told in one line; its traceback would help nobody.
+        # A user's mistake needs one line; its traceback would help nobody.
         log = None if isinstance(error, UserError) else self._log
         if log is not None:
             self._write_log(traceback.format_exc())

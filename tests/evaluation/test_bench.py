@@ -151,7 +151,7 @@ def test_the_table(call: Call) -> None:
     assert "only" not in err
 
 
-def test_a_batch_larger_than_the_prompts_is_told(call: Call) -> None:
+def test_a_batch_larger_than_the_prompts_is_reported(call: Call) -> None:
     sizes = ("--limit", "1", "--batch-sizes", "1,2,4", "--max-new-tokens", "2")
     status, out, err = call("--method", "eqspec", *sizes, "--repeats", "1")
     assert status == 0

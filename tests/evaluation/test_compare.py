@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -117,7 +118,7 @@ def test_a_tick_says_how_far_each_lane_is(everything: list[Record]) -> None:
             assert record.rounds == rounds
 
 
-def test_the_oracle_is_told_piece_by_piece_and_ahead_of_the_lanes(
+def test_the_oracle_is_given_piece_by_piece_and_ahead_of_the_lanes(
     everything: list[Record],
 ) -> None:
     said: dict[int, list[int]] = {}
@@ -240,14 +241,14 @@ class TestWorker:
     def test_a_step_is_a_tick(self) -> None:
         worker = worker_of(compare().records, paused=True)
         wait(lambda: any(isinstance(r, TickRecord) for r in worker.history.since(0)))
-        time.sleep(0.05)
+        holds(worker)
         assert worker.state is State.PAUSED
         held = worker.history.since(0)
         assert sum(isinstance(r, RunHeader) for r in held) == 4
         assert not any(isinstance(r, RoundRecord) for r in held)
         worker.step(2)
         wait(lambda: worker.state is State.PAUSED and ticks_done(worker) == 2)
-        time.sleep(0.05)
+        holds(worker)
         assert ticks_done(worker) == 2
         for lane in range(4):
             assert len(of_lane(worker.history.since(0), lane)) == 2
@@ -284,6 +285,13 @@ def wait(condition: Callable[[], bool], seconds: float = 20.0) -> None:
     while not condition():
         assert time.monotonic() < end, "waited in vain"
         time.sleep(0.005)
+
+
+def holds(worker: EngineWorker) -> None:
+    """Waits until the engine's thread stands between two ticks."""
+    reached = threading.Event()
+    worker.between_rounds(reached.set)
+    assert reached.wait(20.0), "the worker does not hold"
 
 
 def ticks_done(worker: EngineWorker) -> int:

@@ -158,7 +158,7 @@ def test_what_was_changed_before_the_fork_is_in_both_lanes_and_later_changes_in_
     ]
 
 
-def test_a_lane_that_cannot_begin_is_told_and_the_original_goes_on() -> None:
+def test_a_lane_that_cannot_begin_is_reported_and_the_original_goes_on() -> None:
     pair = dataclasses.replace(tiny_pair(), draft=None)
     stream = Run(pair, SETTINGS, PROMPTS).records()
     header = next(stream)

@@ -124,7 +124,7 @@ def test_dsd_diverges_by_its_own_faults() -> None:
         assert divergence.invariant is not None
 
 
-def test_rows_that_cannot_run_are_told() -> None:
+def test_rows_that_cannot_run_are_reported() -> None:
     prompts = (Prompt(index=0, ids=(), error="empty prompt"), *PROMPTS[1:])
     verdict = verified("slotspec", prompts=prompts).methods["slotspec"]
     assert verdict.errors == {0: "empty prompt"}

@@ -73,7 +73,7 @@ def test_the_figures_are_the_targets_own() -> None:
             assert [p for _, p in best_tokens] == pytest.approx(best.values.tolist(), abs=1e-5)
 
 
-def test_sampled_draws_are_told_with_what_they_were_drawn_from() -> None:
+def test_sampled_draws_are_shown_with_what_they_were_drawn_from() -> None:
     rejected = 0
     for row in rows_of("slotspec", sampling=SAMPLED):
         assert row.choice is not None

@@ -130,7 +130,7 @@ def test_a_pinned_revision_is_another_one(made_up: Hub) -> None:
     assert hub.obtain(NAME).name == FIRST
 
 
-def test_a_broken_download_is_told_and_goes_on_next_time(made_up: Hub) -> None:
+def test_a_broken_download_is_reported_and_goes_on_next_time(made_up: Hub) -> None:
     made_up.broken = "model-2.safetensors"
     with pytest.raises(UserError, match=r"connection lost.*what was fetched is kept"):
         hub.obtain(NAME)
@@ -185,6 +185,6 @@ def test_a_revision_is_part_of_a_name_and_no_part_of_a_path(tmp_path: Path) -> N
     )
 
 
-def test_sizes_are_told_in_words() -> None:
+def test_sizes_are_given_in_words() -> None:
     assert hub_download.size_in_words(13_476_900_000) == "13.5 GB"
     assert hub_download.size_in_words(740_000_000) == "740 MB"

@@ -186,7 +186,7 @@ def test_a_compressed_trace_can_be_opened_up_to_the_damage(tmp_path: Path) -> No
     assert notices
 
 
-def test_where_the_last_line_was_cut_off_is_told(tmp_path: Path) -> None:
+def test_where_the_last_line_was_cut_off_is_reported(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     write(path, RECORDS)
     path.write_bytes(path.read_bytes()[:-20])

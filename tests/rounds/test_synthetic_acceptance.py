@@ -183,7 +183,7 @@ def test_json_trace_and_tables_say_so(cli: Cli, tmp_path: Path) -> None:
         ),
     ],
 )
-def test_what_cannot_be_forced_is_told(settings: Settings, message: str) -> None:
+def test_what_cannot_be_forced_is_reported(settings: Settings, message: str) -> None:
     with pytest.raises(UserError, match=message):
         settings.check()
 

@@ -150,7 +150,7 @@ def test_a_forced_draft_token_is_verified_and_does_no_harm(method: str, sampling
     assert not any(record.violations for record in rounds)
 
 
-def test_what_cannot_be_forced_is_told() -> None:
+def test_what_cannot_be_forced_is_reported() -> None:
     job = Run(PAIR, settings_of("eqspec", inspect=True), PROMPTS)
     with pytest.raises(UserError, match="outside the vocabulary"):
         force(job, 0, "#4000")

@@ -27,6 +27,13 @@ def wait(condition: object, seconds: float = 5.0) -> None:
         time.sleep(0.002)
 
 
+def holds(worker: EngineWorker) -> None:
+    """Waits until the engine's thread stands between two rounds."""
+    reached = threading.Event()
+    worker.between_rounds(reached.set)
+    assert reached.wait(5.0), "the worker does not hold"
+
+
 def rounds(worker: EngineWorker) -> int:
     return sum(isinstance(record, RoundRecord) for record in worker.history.since(0))
 
@@ -45,7 +52,7 @@ def test_paused_shows_the_header_and_no_round() -> None:
     worker = EngineWorker(source, History(), paused=True)
     worker.start()
     wait(lambda: len(worker.history) == 1)
-    time.sleep(0.05)
+    holds(worker)
     assert worker.state is State.PAUSED
     assert len(worker.history) == 1
     assert worker.stop(2.0)
@@ -58,7 +65,7 @@ def test_steps_are_counted() -> None:
     wait(lambda: len(worker.history) == 1)
     worker.step(3)
     wait(lambda: rounds(worker) == 3)
-    time.sleep(0.05)
+    holds(worker)
     assert rounds(worker) == 3
     worker.step()
     wait(lambda: rounds(worker) == 4)
@@ -71,9 +78,9 @@ def test_pause_and_run() -> None:
     worker.start()
     wait(lambda: rounds(worker) >= 2)
     worker.pause()
-    time.sleep(0.02)
+    holds(worker)
     held = rounds(worker)
-    time.sleep(0.1)
+    holds(worker)
     assert rounds(worker) == held
     worker.run()
     wait(lambda: rounds(worker) > held)
@@ -84,7 +91,7 @@ def test_speed_limits_and_changes_at_once() -> None:
     worker = EngineWorker(source, History(), speed=0.1)
     worker.start()
     wait(lambda: rounds(worker) == 1)
-    time.sleep(0.05)
+    holds(worker)
     assert rounds(worker) == 1
     worker.speed = None
     wait(lambda: worker.state is State.FINISHED)

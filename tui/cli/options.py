@@ -57,7 +57,7 @@ _OPTIONS: tuple[Callable[[Any], Any], ...] = (
         "--model-pair", metavar="NAME", help=f"Target and draft. [default: {DEFAULT_PAIR}]"
     ),
     click.option("--target", metavar="PATH_OR_ID", help="Any causal LM as the target."),
-    click.option("--draft", metavar="PATH_OR_ID", help="Its draft; or features, lookup, n-grams."),
+    click.option("--draft", metavar="PATH_OR_ID", help="Its draft; or eagle, lookup, ngram."),
     click.option("--draft-device", metavar="NAME", help="The draft's. [default: the target's]"),
     click.option(
         "--method",

@@ -1,7 +1,7 @@
 """Where the viewer is in time: following the live end, or parked in the past.
 
 The playhead owns the cursor. It knows no screen and no clock of its own: it is
-told the time, how many rounds there are, and what was asked for. New rounds
+given the time, how many rounds there are, and what was asked for. New rounds
 move it only while it follows; slow rounds are shown phase by phase.
 """
 

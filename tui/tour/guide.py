@@ -1,6 +1,6 @@
 """Which stop the tour is at, and how it gets there: rounds are made, then walked up to the spot.
 
-The guide knows no screen. It is told the time, asks the engine for rounds, moves the
+The guide knows no screen. It is given the time, asks the engine for rounds, moves the
 playhead, and says when it has arrived. Whatever the viewer does in between is left alone.
 """
 

@@ -59,7 +59,7 @@ class Moment:
 
 @dataclass(frozen=True)
 class Stop:
-    """A part of the story, told on one run."""
+    """A part of the story, shown on one run."""
 
     name: str
     title: str
@@ -168,7 +168,7 @@ STOPS = (
                 pane="invariants",
             ),
             Moment(
-                "Nothing crashes, and no error is told. Only the text is wrong, and stays so.",
+                "Nothing crashes, and no error is shown. Only the text is wrong, and stays so.",
                 finds.first_rubbish,
                 words.rubbish,
                 "the texts. On the live engine b shows them beside the correct methods.",

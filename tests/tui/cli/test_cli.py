@@ -135,7 +135,7 @@ class TestWrongUsage:
         assert message in cli.refused(*arguments)
         assert message in cli.refused("run", *arguments)
 
-    def test_an_option_of_another_command_is_told_as_such(self, cli: Cli) -> None:
+    def test_an_option_of_another_command_is_reported_as_such(self, cli: Cli) -> None:
         message = cli.refused("run", "--break", "diverge")
         assert message.endswith("run has no option --break; it is one of: the app, replay\n")
         assert "the app, run, verify, bench" in cli.refused("doctor", "--seed", "1")
@@ -173,7 +173,7 @@ class TestWrongUsage:
         assert "no terminal" in ended.stderr
         assert "batchspec-tui run" in ended.stderr
 
-    def test_no_chat_template_is_told_after_loading(self, cli: Cli) -> None:
+    def test_no_chat_template_is_reported_after_loading(self, cli: Cli) -> None:
         status, _, err = cli("run", "--model-pair", "toy", "--prompt", "x", "--chat", "--quiet")
         assert status == 2
         assert err == "batchspec-tui: --chat: this tokenizer has no chat template; use --no-chat\n"

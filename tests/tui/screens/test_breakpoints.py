@@ -51,7 +51,7 @@ async def test_the_list_is_edited_by_keys_and_kept(home: Path) -> None:
         assert not isinstance(app.screen, BreakpointsScreen)
 
 
-async def test_a_bad_condition_is_told_and_stays_to_be_mended(home: Path) -> None:
+async def test_a_bad_condition_is_reported_and_stays_to_be_mended(home: Path) -> None:
     app = make_app(paused=True)
     async with app.run_test(size=(80, 24), notifications=True) as pilot:
         await ready(pilot)

@@ -73,7 +73,7 @@ async def test_k_and_method_change_from_the_next_round_on(tmp_path: Path) -> Non
     assert words == ["K = 4", "method = slotspec"]
 
 
-async def test_a_change_that_cannot_be_made_is_told_and_the_run_goes_on() -> None:
+async def test_a_change_that_cannot_be_made_is_reported_and_the_run_goes_on() -> None:
     app = toy_app()
     async with app.run_test(size=(120, 35), notifications=True) as pilot:
         await ready(pilot)

@@ -231,7 +231,7 @@ def status(app: BatchspecApp) -> str:
     return screen_text(app).splitlines()[0]
 
 
-def test_a_fault_that_is_on_before_round_1_is_told() -> None:
+def test_a_fault_that_is_on_before_round_1_is_reported() -> None:
     title = FAULTS[NAMES[0]].title
     assert f" fault: {title} " in plain(alarm_pieces(Frame(fault_next=NAMES[0])))
     assert plain(alarm_pieces(Frame(fault_next=""))) == ""
